@@ -1,0 +1,1 @@
+"""The pipeline behind ``./hvd``: setup, concretize, build, smoke, report."""

@@ -1,0 +1,210 @@
+"""The commands of ``./hvd``."""
+
+from __future__ import annotations
+
+import enum
+import pathlib
+import sys
+from typing import List, Optional
+
+import typer
+
+from hvd import bench, console, environment, externals, machine, paths, pins, pipeline, testing
+from hvd.errors import HvdError
+from hvd.pipeline import Options
+from hvd.run import EXIT_STATUS, StageFailed
+from hvd.spack import Sources
+
+#: The exit status for wrong usage and for errors outside a stage, as in most tools.
+USAGE = 2
+DEFAULT = "local-hvd"
+
+app = typer.Typer(
+    name="./hvd",
+    help="Horovod on supercomputers: set up, concretize, build and test an environment.\n\n"
+    "[bold]./hvd run[/bold] does all of it for this machine.",
+    epilog="Exit status: 0 passed, 2 wrong usage, "
+    + ", ".join(f"{status} {stage} failed" for stage, status in EXIT_STATUS.items())
+    + ".",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class EngineName(str, enum.Enum):
+    """What builds: Spack, pip, or Spack where one can be had and pip elsewhere."""
+
+    auto = "auto"
+    spack = "spack"
+    pip = "pip"
+
+
+_SOURCES = "Where Spack comes from"
+_BUILD = "How it is built"
+
+EnvironmentArgument = typer.Argument(
+    DEFAULT, metavar="ENV", help="Environment below environments/; see ./hvd list."
+)
+EngineOption = typer.Option(
+    EngineName.auto, "--engine", help="What builds.", rich_help_panel=_BUILD
+)
+JobsOption = typer.Option(
+    0, "--jobs", "-j", min=0, help="Parallel compile jobs.  [default: cores]", show_default=False,
+    rich_help_panel=_BUILD,
+)  # fmt: skip
+PythonOption = typer.Option(
+    "", "--python", metavar="PYTHON", show_default=False, rich_help_panel=_BUILD,
+    help="Take PyTorch and the like from this interpreter in place of the pinned ones.",
+)  # fmt: skip
+FreshOption = typer.Option(
+    False, "--fresh", help="Concretize and build anew.", rich_help_panel=_BUILD
+)
+SpackOption = typer.Option(
+    "", "--spack", metavar="PATH|URL", envvar="HVD_SPACK", show_default=False,
+    rich_help_panel=_SOURCES, help="A Spack to use, or a git repository to clone it from.",
+)  # fmt: skip
+PackagesOption = typer.Option(
+    "", "--packages", metavar="PATH|URL", envvar="HVD_PACKAGES", show_default=False,
+    rich_help_panel=_SOURCES, help="The same for Spack's builtin packages.",
+)  # fmt: skip
+WrapperOption = typer.Option(
+    "", "--compiler-wrapper", metavar="PATH|URL", envvar="HVD_COMPILER_WRAPPER",
+    show_default=False, rich_help_panel=_SOURCES,
+    help="The same for Spack's compiler wrapper, which packages from v2026.06.0 on download.",
+)  # fmt: skip
+PairOption = typer.Option(
+    "", "--pair", metavar="NAME", show_default=False, rich_help_panel=_SOURCES,
+    help="Supported pair of Spack and packages: "
+    + ", ".join(pair.name for pair in pins.versions().pairs) + ".",
+)  # fmt: skip
+VerboseOption = typer.Option(False, "--verbose", "-v", help="Name the log of every step.")
+
+
+def _command(stage: str, summary: str):
+    """Add the command for the pipeline up to ``stage``."""
+
+    def command(
+        name: str = EnvironmentArgument,
+        engine: EngineName = EngineOption,
+        jobs: int = JobsOption,
+        python: str = PythonOption,
+        fresh: bool = FreshOption,
+        spack: str = SpackOption,
+        packages: str = PackagesOption,
+        compiler_wrapper: str = WrapperOption,
+        pair: str = PairOption,
+        verbose: bool = VerboseOption,
+    ) -> None:
+        options = Options(
+            engine=engine.value,
+            sources=Sources(spack, packages, compiler_wrapper, pair),
+            python=python,
+            jobs=jobs or machine.cores(),
+            fresh=fresh,
+            verbose=verbose,
+        )
+        pipeline.run(environment.load(name), options, last=stage)
+        if stage == "setup":
+            console.note(f"to use it: . {paths.shorten(paths.STATE / 'setup-env.sh')}")
+
+    command.__doc__ = summary
+    app.command(name="run" if stage == "report" else stage)(command)
+
+
+_command("report", "Set up, concretize, build, smoke-test and report: the main job.")
+_command("setup", "Have Spack (or pip) ready, with its configuration and externals.")
+_command("concretize", "Set up, and fix every version and variant.")
+_command("build", "Set up, concretize and build.")
+_command("smoke", "Set up, concretize, build, and run Horovod on two ranks.")
+
+
+@app.command(name="bench")
+def bench_builds(
+    name: str = EnvironmentArgument,
+    jobs: int = JobsOption,
+    python: str = PythonOption,
+    spack: str = SpackOption,
+    packages: str = PackagesOption,
+    compiler_wrapper: str = WrapperOption,
+    pair: str = PairOption,
+    verbose: bool = VerboseOption,
+) -> None:
+    """Time plain pip, the pip engine and spack install against each other."""
+    options = Options(
+        sources=Sources(spack, packages, compiler_wrapper, pair),
+        python=python,
+        jobs=jobs or machine.cores(),
+        verbose=verbose,
+    )
+    for row in bench.run(environment.load(name), options):
+        console.note(f"{row['engine']:<12}{row['seconds']:8.1f} s{row['ratio']:8.2f}")
+
+
+@app.command(name="list")
+def list_environments() -> None:
+    """List the environments."""
+    for name in environment.names():
+        console.out.print(f"{name:<24}{'; '.join(environment.load(name).specs)}")
+
+
+@app.command(name="externals")
+def write_externals(
+    python: str = typer.Option(..., "--python", metavar="PYTHON", help="Interpreter to ask."),
+    scope: Optional[pathlib.Path] = typer.Option(
+        None, "--scope", metavar="FILE", help="File to write; standard output where not given."
+    ),
+    arch: str = typer.Option(
+        "",
+        "--arch",
+        metavar="'os=OS target=TARGET'",
+        help="Architecture of every external, for a site's environment.",
+    ),  # fmt: skip
+) -> None:
+    """Write what an interpreter has as a packages.yaml for Spack.
+
+    PyTorch, TensorFlow, NumPy, cffi, mpi4py, the MPI in PATH or beside it, and Python itself,
+    with their variants, GPU architectures and dependencies.
+    """
+    found = externals.ask(python)
+    section = externals.packages(found, externals.find_mpi(found), arch)
+    if scope is None:
+        sys.stdout.write(externals.dump(section))
+    else:
+        externals.write(section, scope, python)
+        console.note(f"{scope}: {', '.join(section)}")
+
+
+@app.command(
+    name="test", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
+)
+def test(
+    context: typer.Context,
+    require: str = typer.Option(
+        "",
+        "--require",
+        metavar="TIER[,TIER]",
+        help="Tiers that must run: spack, build.  What is missing then fails.",
+    ),  # fmt: skip
+) -> None:
+    """Run the tests: unit always, recipes and build where their needs are met.
+
+    Further arguments go to pytest: ./hvd test -k smoke
+    """
+    raise typer.Exit(testing.run(require, context.args))
+
+
+def main(arguments: Optional[List[str]] = None) -> None:
+    """Run a command; end the process with its status."""
+    try:
+        app(args=arguments, prog_name="./hvd")
+    except StageFailed as failure:
+        sys.exit(failure.status)
+    except HvdError as error:
+        console.error(error, getattr(error, "tail", ""))
+        sys.exit(USAGE)
+    except KeyboardInterrupt:
+        console.err.print("interrupted")
+        sys.exit(130)

@@ -1,0 +1,285 @@
+"""Build an environment with pip, where no Spack can be had.
+
+The same environment file, recipe, build flags and patches as with Spack, into a virtual
+environment, as people without Spack do it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import shutil
+import sys
+import tarfile
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+from hvd import engine_spack, externals, framework, index, machine, paths, process, specs, stamp
+from hvd import recipe as recipe_module
+from hvd.environment import Environment
+from hvd.errors import HvdError
+from hvd.report.model import DagNode
+from hvd.run import Run, Task
+from hvd.smoke.check_build import Expectation
+from hvd.specs import Spec
+
+_BUILD_TIMEOUT = 3600
+
+
+@dataclasses.dataclass
+class PipEngine:
+    """The stages of one environment, done by pip.
+
+    Args:
+        environment: what to build.
+        python: interpreter whose frameworks are taken; empty for the pinned ones.
+        jobs: parallel compile jobs.
+        fresh: build anew.
+    """
+
+    environment: Environment
+    python: str = ""
+    jobs: int = 1
+    fresh: bool = False
+    name = "pip"
+
+    @property
+    def directory(self) -> pathlib.Path:
+        return paths.STATE / "pip" / self.environment.name
+
+    @property
+    def venv(self) -> pathlib.Path:
+        return self.directory / "venv"
+
+    def setup(self, run: Run) -> None:
+        """Have the frameworks, MPI, and the tools of the build."""
+        if not self.environment.takes_externals:
+            raise HvdError(
+                f"{self.environment.name} describes another machine than this one",
+                "build it with --engine spack",
+            )
+        self.found = engine_spack.prepare_externals(run, self.environment, self.python)
+        self.mpi = externals.find_mpi(self.found)
+        with run.step("compiler and build tools") as task:
+            task.say(self._require_tools())
+
+    def concretize(self, run: Run) -> None:
+        """Fix version and variants, and refuse what the recipe refuses."""
+        with run.step("py-horovod's recipe") as task:
+            self.recipe = recipe_module.load(engine_spack.HOROVOD)
+            self.spec = self._concrete()
+            self.recipe.check(self.spec)
+            self.selection = self._selection()
+            task.say(str(dataclasses.replace(self.spec, dependencies={})))
+
+    def build(self, run: Run) -> None:
+        """Fetch, patch, compile and install Horovod."""
+        patches = self.recipe.patches(self.spec)
+        flags = self._flags()
+        digest = stamp.of(self._sha256, *patches, flags, self.found, machine.compiler_version())
+        done = self.directory / "stamp"
+        if not self.fresh and stamp.matches(done, digest):
+            with run.step("pip install horovod") as task:
+                task.cached()
+            return
+        stamp.clear(self.directory)
+        with run.step("sources and patches") as task:
+            source, _ = self.prepare(task.log)
+            task.say(", ".join(patch.name for patch in patches))
+        with run.step("pip install horovod") as task:
+            self.pip_install(source, flags, task.log)
+        stamp.clear(source)
+        stamp.put(done, digest)
+
+    def prepare(self, log: pathlib.Path) -> Tuple[pathlib.Path, Mapping[str, Optional[str]]]:
+        """Have the patched source tree and an empty virtual environment.
+
+        Returns:
+            The tree, and the variables to build it with.
+        """
+        sdist = paths.cache() / "sources" / "pip" / f"horovod-{self.spec.versions}.tar.gz"
+        if not sdist.is_file() or index.digest(sdist) != self._sha256:
+            index.fetch("horovod", sdist.name, self._sha256, sdist)
+        source = self._unpack(sdist, self.recipe.patches(self.spec), log)
+        self._make_venv(log)
+        return source, self._flags()
+
+    @property
+    def _sha256(self) -> str:
+        return self.recipe.versions()[self.spec.versions]
+
+    def _flags(self) -> Mapping[str, Optional[str]]:
+        return self.recipe.build_flags.build_environment(self.selection)
+
+    def pip_install(
+        self, source: pathlib.Path, flags: Mapping[str, Optional[str]], log: pathlib.Path
+    ) -> None:
+        """``pip install`` the tree ``source`` into the virtual environment."""
+        process.run(
+            [self.venv / "bin" / "python", "-m", "pip", "install", "--verbose"]
+            + ["--no-build-isolation", "--no-deps", "--no-index", "--no-cache-dir", source],
+            log=log,
+            env=self._build_environment(flags),
+            timeout=_BUILD_TIMEOUT,
+        )
+
+    def activation(self, task: Task) -> Dict[str, str]:
+        """The variables that make the built environment the active one."""
+        return {"PATH": self._path(), "VIRTUAL_ENV": str(self.venv), "PYTHONNOUSERSITE": "1"}
+
+    def expectation(self) -> Expectation:
+        """What was asked for."""
+        controllers = self.selection.controllers
+        return Expectation(
+            version=self.spec.versions,
+            frameworks=self.selection.frameworks,
+            controllers=controllers,
+            operations=self.selection.operations | controllers,
+        )
+
+    def versions(self) -> Dict[str, str]:
+        """The versions that matter, by the name that people use."""
+        distributions = self.found["distributions"]
+        names = {"torch": "PyTorch", "tensorflow": "TensorFlow"}
+        found = {"Horovod": self.spec.versions, "Python": self.found["python"]["version"]}
+        found.update({names[n]: distributions[n]["version"] for n in names if n in distributions})
+        if self.mpi:
+            found[self.mpi.package] = self.mpi.version
+        found[machine.compiler_name()] = machine.compiler_version()
+        return found
+
+    def dag(self) -> List[DagNode]:
+        """Horovod and what it was built against; pip resolves nothing here."""
+        root = DagNode(
+            self.spec.name,
+            self.spec.versions,
+            str(Spec(variants=self.spec.variants)),
+            prefix=str(self.venv),
+            depends_on=list(self.spec.dependencies),
+        )
+        prefixes = {
+            name: entry["externals"][0]["prefix"]
+            for name, entry in self._externals().items()
+            if "externals" in entry
+        }
+        return [root] + [
+            DagNode(name, spec.versions, external=True, prefix=prefixes.get(name, ""))
+            for name, spec in self.spec.dependencies.items()
+        ]
+
+    def _externals(self) -> Dict[str, Any]:
+        return externals.packages(self.found, self.mpi)
+
+    def _require_tools(self) -> str:
+        path = framework.launch_path(self._framework_python, self.mpi)
+        for program, package in (("c++", "g++"), ("make", "make"), ("cmake", "cmake")):
+            if not shutil.which(program, path=path):
+                raise HvdError(f"{program} is not on PATH", f"install it: the package {package}")
+        return f"{machine.compiler_name()} {machine.compiler_version()}"
+
+    @property
+    def _framework_python(self) -> str:
+        return self.found["python"]["executable"]
+
+    def _path(self) -> str:
+        first = [self.venv / "bin", pathlib.Path(self._framework_python).parent]
+        if self.mpi:
+            first.append(self.mpi.bin)
+        return os.pathsep.join([*map(str, first), os.environ.get("PATH", os.defpath)])
+
+    def _concrete(self) -> Spec:
+        """The environment's Horovod with defaults filled in and what it will be built with."""
+        wanted = [specs.parse(text) for text in self.environment.specs]
+        roots = [spec for spec in wanted if spec.name == self.recipe.name]
+        if not roots:
+            raise HvdError(
+                f"{self.environment.name} has no root spec {self.recipe.name}",
+                "build it with --engine spack",
+            )
+        root = roots[0]
+        for version in self.recipe.versions():
+            if not root.versions or specs.version_in(version, root.versions):
+                break
+        else:
+            raise HvdError(
+                f"the recipe has no {root.name}@{root.versions}",
+                f"it has {', '.join(self.recipe.versions())}",
+            )
+        have = {
+            name: specs.parse(entry["externals"][0]["spec"])
+            for name, entry in self._externals().items()
+            if "externals" in entry
+        }
+        compiler = machine.compiler_name()
+        have[compiler] = Spec(compiler, machine.compiler_version())
+        variants = {**self.recipe.defaults(root), **root.variants}
+        for name, asked in root.dependencies.items():
+            if name not in have or not have[name].satisfies(asked):
+                raise HvdError(
+                    f"{root.name} asks for {asked}, and this machine has {have.get(name, 'none')}",
+                    "build it with --engine spack",
+                )
+        if variants.get("mpi") is not True:
+            have.pop(self.mpi.package if self.mpi else "", None)
+        return Spec(root.name, version, variants, have)
+
+    def _selection(self):
+        variants = self.spec.variants
+        flags = self.recipe.build_flags
+        chosen = {k for k, v in variants.items() if v is True}
+        gpu = chosen & set(flags.GPU_STACKS)
+        if gpu or chosen & set(flags.OPERATIONS):
+            raise HvdError(
+                f"{self.spec}: the pip engine builds for CPUs, with MPI and Gloo",
+                "build it with --engine spack",
+            )
+        prefixes = {"cmake": shutil.which("cmake", path=self._path()) or "cmake"}
+        if self.mpi and "mpi" in chosen:
+            prefixes["mpi"] = str(self.mpi.prefix)
+        return flags.Selection(
+            controllers=frozenset(chosen & set(flags.CONTROLLERS)),
+            frameworks=frozenset(variants["frameworks"]),
+            prefixes=prefixes,
+            architecture_flags=machine.architecture_flags(),
+            jobs=self.jobs,
+        )
+
+    def _unpack(
+        self, sdist: pathlib.Path, patches: List[pathlib.Path], log: pathlib.Path
+    ) -> pathlib.Path:
+        scratch = self.directory / "source"
+        scratch.mkdir(parents=True)
+        with tarfile.open(sdist) as archive:
+            if sys.version_info >= (3, 12):
+                archive.extractall(scratch, filter="data")
+            else:
+                # its sha256 is the recipe's; no need to distrust its member names
+                archive.extractall(scratch)
+        source = next(path for path in scratch.iterdir() if path.is_dir())
+        # git must not take the checkout around it for the tree to patch
+        environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(scratch)}
+        for patch in patches:
+            process.run(["git", "apply", "-p1", patch], log=log, cwd=source, env=environment)
+        return source
+
+    def _make_venv(self, log: pathlib.Path) -> None:
+        """A virtual environment of the frameworks' Python that sees the frameworks."""
+        # without a pip and setuptools of its own: the frameworks' are the pinned ones
+        command = [self._framework_python, "-m", "venv", "--without-pip", self.venv]
+        process.run(command, log=log)
+        ask = "import sysconfig; print(sysconfig.get_paths()['platlib'])"
+        for python in (self._framework_python, self.venv / "bin" / "python"):
+            done = process.run([python, "-c", ask], log=log)
+            directory = pathlib.Path(done.output.splitlines()[-1])
+            if python == self._framework_python:
+                frameworks = directory
+        (directory / "hvd-frameworks.pth").write_text(f"{frameworks}\n")
+
+    def _build_environment(self, flags: Mapping[str, Optional[str]]) -> Dict[str, str]:
+        environment = framework.clean_environment(self._path())
+        for name, value in flags.items():
+            if value is None:
+                environment.pop(name, None)
+            else:
+                environment[name] = value
+        return environment

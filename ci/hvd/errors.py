@@ -1,0 +1,44 @@
+"""Errors that end a command: what went wrong, where, and the way out."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Optional
+
+
+class HvdError(Exception):
+    """A failure the user can act on; printed without a traceback.
+
+    Args:
+        message: what failed, naming the file and key where there is one.
+        remedy: what to do about it.
+        log: the file that holds the details.
+    """
+
+    def __init__(self, message: str, remedy: str = "", log: Optional[pathlib.Path] = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+        self.log = log
+
+
+class CommandFailed(HvdError):
+    """A command exited with a non-zero status or outran its time limit.
+
+    Args:
+        command: the command line, as one printable string.
+        status: exit status; negative for a signal, None for a time-out.
+        tail: the last lines that the command printed.
+        log: the file with everything it printed.
+        seconds: how long it ran.
+    """
+
+    def __init__(
+        self, command: str, status: Optional[int], tail: str, log: pathlib.Path, seconds: float
+    ) -> None:
+        ending = "timed out" if status is None else f"exited with status {status}"
+        super().__init__(f"`{command}` {ending} after {seconds:.0f} s", log=log)
+        self.command = command
+        self.status = status
+        self.tail = tail
+        self.seconds = seconds

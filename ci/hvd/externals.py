@@ -1,0 +1,208 @@
+"""Describe what a Python interpreter has as Spack externals.
+
+With a site's PyTorch or TensorFlow from a module or conda, Spack must be told what is there
+and what belongs to what: an external without its dependencies loads without them.  The result
+is a ``packages.yaml`` with explicit ``dependencies:`` that Spack 1.1 and later accept; see
+https://spack.readthedocs.io/en/latest/packages_yaml.html#external-packages.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import pathlib
+import re
+import subprocess
+from typing import Any, Dict, List, Mapping, Optional
+
+import yaml
+
+from hvd import mpi as mpi_module
+from hvd import probe
+from hvd.errors import HvdError
+from hvd.files import write_atomically
+from hvd.mpi import Mpi
+
+#: Distributions on the Python index that are one Spack package, where the names differ.
+_RENAMED = {
+    "tensorflow-cpu": "py-tensorflow",
+    "tensorflow-gpu": "py-tensorflow",
+    "mxnet": "mxnet",
+    "mxnet-mkl": "mxnet",
+}
+#: Spack packages that a Horovod can take from an interpreter: with their deptypes on Python.
+_LINKED = ("py-torch", "py-tensorflow", "mxnet")
+_TAKEN = _LINKED + (
+    "py-keras",
+    "py-numpy",
+    "py-cffi",
+    "py-cloudpickle",
+    "py-mpi4py",
+    "py-packaging",
+    "py-psutil",
+    "py-pyyaml",
+    "py-setuptools",
+)
+#: What the frameworks cannot be imported without, as far as it is in ``_TAKEN``.
+_NEEDS = {
+    "py-torch": ("py-numpy",),
+    "py-tensorflow": ("py-numpy", "py-keras"),
+    "mxnet": ("py-numpy",),
+    "py-keras": ("py-numpy",),
+}
+_PROBE_TIMEOUT = 300
+
+
+def ask(python: str, environment: Optional[Mapping[str, str]] = None) -> Dict[str, Any]:
+    """What the interpreter ``python`` has, as ``hvd.probe`` says it.
+
+    Raises:
+        HvdError: no such interpreter, or a framework that cannot be imported.
+    """
+    command = [python, "-s", pathlib.Path(probe.__file__)]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_PROBE_TIMEOUT, env=environment
+        )
+    except OSError as error:
+        raise HvdError(
+            f"{python}: {error.strerror}", "give the interpreter's path with --python"
+        ) from error
+    if done.returncode != 0:
+        raise HvdError(
+            f"{python} does not run: {done.stderr.strip().splitlines()[-1:]}",
+            "load the modules that it needs first",
+        )
+    found = json.loads(done.stdout.splitlines()[-1])
+    for name, problem in found["broken"].items():
+        raise HvdError(
+            f"{python} has {name} but cannot import it: {problem}",
+            "load the modules that it needs first, or remove the broken installation",
+        )
+    return found
+
+
+def packages(
+    found: Mapping[str, Any], mpi: Optional[Mpi] = None, arch: str = ""
+) -> Dict[str, Any]:
+    """The ``packages:`` section for what :func:`ask` found.
+
+    Args:
+        found: what the interpreter has.
+        mpi: the MPI to declare as well.
+        arch: appended to every external's spec: ``"os=sles15 target=zen3"``.
+
+    Raises:
+        HvdError: the interpreter has no headers, so that nothing can be built for it.
+    """
+    python = found["python"]
+    if not python["header"]:
+        raise HvdError(
+            f"{python['executable']} has no Python.h",
+            "install its headers (python3-dev, python3-devel) or take another interpreter",
+        )
+    section: Dict[str, Any] = {}
+    _add(section, "python", python["version"], python["prefix"], [], arch=arch)
+    if mpi:
+        _add(section, mpi.package, mpi.version, str(mpi.prefix), [], arch=arch)
+        section["mpi"] = {"buildable": False}
+    have = _taken(found["distributions"])
+    for package, item in have.items():
+        types = ["build", "link", "run"] if package in _LINKED else ["build", "run"]
+        needs = [_dependency("python", python["version"], types)]
+        for name in _NEEDS.get(package, ()):
+            if name in have:
+                needs.append(_dependency(name, have[name]["version"], ["build", "run"]))
+        if package == "py-mpi4py":
+            if not mpi:
+                # it would be declared without the library that it loads
+                continue
+            needs.append({**_dependency(mpi.package, mpi.version, ["link"]), "virtuals": "mpi"})
+        _add(
+            section,
+            package,
+            item["version"],
+            item["prefix"] or python["prefix"],
+            needs,
+            variants=_variants(package, found["frameworks"]),
+            arch=arch,
+        )
+    return section
+
+
+def write(section: Mapping[str, Any], scope: pathlib.Path, origin: str) -> None:
+    """Write ``section`` as a configuration file, whole or not at all.
+
+    Raises:
+        HvdError: the file is there and was not written by this function.
+    """
+    mark = "# Written by ./hvd externals"
+    if scope.exists() and not scope.read_text().startswith(mark):
+        raise HvdError(
+            f"{scope} was not written by ./hvd externals",
+            "move it away, or give another file with --scope",
+        )
+    text = f"{mark} --python {origin}; it may write this file again.\n{dump(section)}"
+    write_atomically(scope, text.encode())
+
+
+def dump(section: Mapping[str, Any]) -> str:
+    """``section`` as YAML text, below the key ``packages``."""
+    stream = io.StringIO()
+    yaml.safe_dump({"packages": dict(section)}, stream, sort_keys=False, default_flow_style=None)
+    return stream.getvalue()
+
+
+def find_mpi(found: Mapping[str, Any]) -> Optional[Mpi]:
+    """The MPI on PATH, or else the one that the interpreter's own prefix holds."""
+    return mpi_module.find() or mpi_module.find(
+        str(pathlib.Path(found["python"]["prefix"], "bin"))
+    )
+
+
+def _taken(distributions: Mapping[str, Any]) -> Dict[str, Any]:
+    by_package = {_RENAMED.get(name, f"py-{name}"): item for name, item in distributions.items()}
+    return {name: by_package[name] for name in _TAKEN if name in by_package}
+
+
+def _add(
+    section: Dict[str, Any],
+    package: str,
+    version: str,
+    prefix: str,
+    dependencies: List[Dict[str, Any]],
+    *,
+    variants: str = "",
+    arch: str = "",
+) -> None:
+    spec = f"{package}@{spack_version(version)}{variants}"
+    external: Dict[str, Any] = {"spec": f"{spec} {arch}".strip(), "prefix": prefix}
+    if dependencies:
+        external["dependencies"] = dependencies
+    # another one, built by Spack, would stand in the way of this one at run time
+    section[package] = {"buildable": False, "externals": [external]}
+
+
+def _dependency(package: str, version: str, deptypes: List[str]) -> Dict[str, Any]:
+    return {"spec": f"{package}@{spack_version(version)}", "deptypes": deptypes}
+
+
+def spack_version(version: str) -> str:
+    """A distribution's version without its local part, which Spack could not compare."""
+    return re.sub(r"\+.*$", "", version)
+
+
+def _variants(package: str, frameworks: Mapping[str, Any]) -> str:
+    known = frameworks.get(package.replace("py-", ""), None)
+    if known is None:
+        return ""
+    architectures = [a for a in known["architectures"] if a.isdigit()]
+    cuda = "+cuda" if known["cuda"] else "~cuda"
+    if known["cuda"] and architectures:
+        cuda += f" cuda_arch={','.join(architectures)}"
+    if package != "py-torch":
+        return cuda
+    rocm = "+rocm" if known["rocm"] else "~rocm"
+    if not known["distributed"]:
+        return f"~distributed{rocm}{cuda}"
+    return f"{'+' if known['gloo'] else '~'}gloo{'+' if known['mpi'] else '~'}mpi{rocm}{cuda}"

@@ -1,0 +1,123 @@
+"""The frameworks' own virtual environment, for machines whose site has none."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+from typing import Dict, List, Optional, Tuple
+
+from packaging.specifiers import SpecifierSet
+
+from hvd import mpi, pins, process, stamp
+from hvd.errors import HvdError
+from hvd.mpi import Mpi
+from hvd.paths import STATE
+
+#: CMake's minimum version for Horovod 0.28.1, https://github.com/horovod/horovod/blob/v0.28.1/CMakeLists.txt
+_CMAKE_MINIMUM = (3, 13)
+#: Seconds for pip; PyTorch with CUDA is gigabytes on some indexes.
+_TIMEOUT = 3600
+
+
+def requirements(system_mpi: Optional[Mpi]) -> List[str]:
+    """What goes into the virtual environment: PEP 508 requirements from ``ci/versions.yaml``."""
+    framework = pins.versions().framework
+    wanted = list(framework.requirements)
+    if system_mpi is None:
+        wanted.append(framework.mpi)
+    if system_cmake() is None:
+        wanted.append(framework.cmake)
+    return wanted
+
+
+def interpreter() -> str:
+    """A Python that the pinned frameworks have wheels for.
+
+    Raises:
+        HvdError: none on PATH is recent enough.
+    """
+    supported = SpecifierSet(pins.versions().framework.python)
+    for name in (sys.executable, *(f"python3.{minor}" for minor in range(13, 8, -1)), "python3"):
+        path = shutil.which(name)
+        if path and _version(path) in supported:
+            return os.path.realpath(path) if path == sys.executable else path
+    raise HvdError(
+        f"the pinned frameworks need Python {supported}, and PATH has none",
+        "put such an interpreter on PATH, or name one that has PyTorch with --python",
+    )
+
+
+def create(log: pathlib.Path, system_mpi: Optional[Mpi]) -> Tuple[str, bool]:
+    """Make the virtual environment, or find it made.
+
+    Returns:
+        The path of its interpreter, and whether it was there already.
+    """
+    wanted = requirements(system_mpi)
+    python = interpreter()
+    digest = stamp.of(wanted, python, _version(python))
+    directory = STATE / "framework"
+    done = directory / "stamp"
+    executable = directory / "bin" / "python"
+    if stamp.matches(done, digest):
+        return str(executable), True
+    stamp.clear(directory)
+    process.run([python, "-m", "venv", directory], log=log, timeout=_TIMEOUT)
+    process.run(
+        [executable, "-m", "pip", "install", "--progress-bar=off", *wanted],
+        log=log,
+        env=clean_environment(),
+        timeout=_TIMEOUT,
+    )
+    stamp.put(done, digest)
+    return str(executable), False
+
+
+def clean_environment(path: str = "") -> Dict[str, str]:
+    """This process's environment without what would let another Python's packages in."""
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
+        and not name.startswith("HOROVOD_")
+    }
+    environment["PYTHONNOUSERSITE"] = "1"
+    if path:
+        environment["PATH"] = path
+    return environment
+
+
+def system_cmake() -> Optional[str]:
+    """A ``cmake`` on PATH that is recent enough; None where there is none."""
+    path = shutil.which("cmake")
+    if not path:
+        return None
+    try:
+        banner = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, timeout=60, check=True
+        ).stdout
+        version = tuple(int(part) for part in banner.split()[2].split("-")[0].split(".")[:2])
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+        return None
+    return path if version >= _CMAKE_MINIMUM else None
+
+
+def launch_path(python: str, found_mpi: Optional[Mpi]) -> str:
+    """PATH with the framework's programs and MPI in front."""
+    first = [pathlib.Path(python).parent]
+    if found_mpi:
+        first.append(found_mpi.bin)
+    return mpi.search_path(first)
+
+
+def _version(python: str) -> str:
+    ask = "import platform; print(platform.python_version())"
+    try:
+        return subprocess.run(
+            [python, "-c", ask], capture_output=True, text=True, timeout=60, check=True
+        ).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return "0"

@@ -1,0 +1,69 @@
+"""Find the MPI that is installed: its Spack name, version and prefix."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+from typing import List, Optional, Sequence
+
+from hvd.errors import HvdError
+
+#: What ``mpirun --version`` says, by Spack package.
+_VERSIONS = (
+    ("openmpi", re.compile(r"\(Open MPI\) (\d+(?:\.\d+)+)")),
+    ("mpich", re.compile(r"HYDRA build details:\s+Version:\s+(\d+(?:\.\d+)+)")),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Mpi:
+    """An installed MPI: Spack's name of the package, its version and its prefix."""
+
+    package: str
+    version: str
+    prefix: pathlib.Path
+
+    @property
+    def bin(self) -> pathlib.Path:
+        return self.prefix / "bin"
+
+
+def search_path(first: Sequence[pathlib.Path] = ()) -> str:
+    """``PATH`` with the directories ``first`` in front."""
+    return os.pathsep.join([*map(str, first), os.environ.get("PATH", os.defpath)])
+
+
+def find(path: Optional[str] = None) -> Optional[Mpi]:
+    """The MPI whose compiler wrapper comes first on ``path``; None where there is none.
+
+    An ``mpirun`` without an ``mpicxx`` beside it can run programs but build none, and is
+    passed over.
+
+    Raises:
+        HvdError: there is one, but of a kind that is not known here.
+    """
+    unknown: List[str] = []
+    for directory in (path if path is not None else search_path()).split(os.pathsep):
+        wrapper = shutil.which("mpicxx", path=directory)
+        launcher = shutil.which("mpirun", path=directory)
+        if not wrapper or not launcher:
+            continue
+        banner = subprocess.run(
+            [launcher, "--version"], capture_output=True, text=True, timeout=60
+        ).stdout
+        for package, pattern in _VERSIONS:
+            match = pattern.search(banner)
+            if match:
+                # <prefix>/bin/mpirun; a link into another tree is the tree's own business
+                return Mpi(package, match[1], pathlib.Path(launcher).parent.parent)
+        unknown.append(launcher)
+    if unknown:
+        raise HvdError(
+            f"{unknown[0]} is an MPI that is not known here",
+            "put an Open MPI or MPICH before it on PATH, or declare it in a packages.yaml by hand",
+        )
+    return None

@@ -1,0 +1,37 @@
+"""Where everything is.  All that ``./hvd`` writes is below two directories.
+
+``<checkout>/.hvd`` belongs to this checkout: virtual environments, Spack's configuration and
+installations, logs, reports.  ``${XDG_CACHE_HOME:-~/.cache}/hvd`` is shared by all checkouts
+of a user and holds what can be had again: clones, sources, Spack's own caches.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+#: The checkout that this file belongs to.
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+STATE = ROOT / ".hvd"
+ENVIRONMENTS = ROOT / "environments"
+REPOSITORY = ROOT / "spack_repo" / "hvd"
+PACKAGES = ROOT / "packages"
+VERSIONS = ROOT / "ci" / "versions.yaml"
+LOGS = STATE / "logs"
+
+
+def cache() -> pathlib.Path:
+    """The user's cache directory for this project; see the XDG base directory specification."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    # the specification: a relative path is to be ignored
+    home = pathlib.Path(base) if os.path.isabs(base) else pathlib.Path.home() / ".cache"
+    return home / "hvd"
+
+
+def shorten(path: os.PathLike) -> str:
+    """``path`` as a person would type it: relative to the checkout where it is inside."""
+    path = pathlib.Path(path)
+    try:
+        return str(path.relative_to(ROOT))
+    except ValueError:
+        return str(path)

@@ -1,0 +1,111 @@
+"""What ``ci/versions.yaml`` says: supported pairs, addresses, the frameworks' requirements."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import pathlib
+from typing import Any, Dict, List, Mapping, Tuple
+
+import yaml
+
+from hvd.errors import HvdError
+from hvd.paths import VERSIONS, shorten
+
+
+@dataclasses.dataclass(frozen=True)
+class Pin:
+    """One repository at one commit; ``version`` is what people call it."""
+
+    version: str
+    commit: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """A Spack and the builtin packages that it is tested with."""
+
+    name: str
+    spack: Pin
+    packages: Pin
+
+
+@dataclasses.dataclass(frozen=True)
+class Framework:
+    """The frameworks' virtual environment: interpreters (PEP 440) and requirements (PEP 508)."""
+
+    python: str
+    requirements: Tuple[str, ...]
+    mpi: str
+    cmake: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Versions:
+    """The whole file."""
+
+    git: Mapping[str, str]
+    pairs: Tuple[Pair, ...]
+    framework: Framework
+
+    def pair(self, name: str) -> Pair:
+        """The pair called ``name``.
+
+        Raises:
+            HvdError: there is none.
+        """
+        for pair in self.pairs:
+            if pair.name == name:
+                return pair
+        raise HvdError(f"no pair of Spack and packages is called '{name}'", self.choices())
+
+    def pairs_of(self, spack_version: str) -> List[Pair]:
+        """The pairs whose Spack is ``spack_version`` (``major.minor``), best first."""
+        return [pair for pair in self.pairs if pair.spack.version == spack_version]
+
+    def choices(self) -> str:
+        return "use one of " + ", ".join(pair.name for pair in self.pairs)
+
+
+def load(path: pathlib.Path = VERSIONS) -> Versions:
+    """Read the pins.
+
+    Raises:
+        HvdError: the file lacks a key or is no YAML; names file and key.
+    """
+    try:
+        data = yaml.safe_load(path.read_text())
+        return Versions(
+            git=dict(data["git"]),
+            pairs=tuple(_pair(entry) for entry in data["pairs"]),
+            framework=_framework(data["framework"]),
+        )
+    except OSError as error:
+        raise HvdError(f"{shorten(path)}: {error.strerror}", "restore it from git") from error
+    except yaml.YAMLError as error:
+        raise HvdError(f"{shorten(path)}: {error}", "mend the YAML") from error
+    except KeyError as error:
+        raise HvdError(
+            f"{shorten(path)}: key {error} is missing", "add it; see the comments in the file"
+        ) from error
+    except TypeError as error:
+        raise HvdError(f"{shorten(path)}: not in the expected form ({error})", "") from error
+
+
+@functools.cache
+def versions() -> Versions:
+    """The pins of this checkout, read once."""
+    return load()
+
+
+def _pair(entry: Dict[str, Any]) -> Pair:
+    return Pair(entry["name"], Pin(**entry["spack"]), Pin(**entry["packages"]))
+
+
+def _framework(entry: Dict[str, Any]) -> Framework:
+    return Framework(
+        python=entry["python"],
+        requirements=tuple(entry["requirements"]),
+        mpi=entry["mpi"],
+        cmake=entry["cmake"],
+    )

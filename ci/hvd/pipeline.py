@@ -1,0 +1,173 @@
+"""The stages in their order: setup, concretize, build, smoke, report."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import shutil
+from typing import Any, Dict, List, Optional, Union
+
+from hvd import console, framework, lock, machine, paths, process, stamp
+from hvd.engine_pip import PipEngine
+from hvd.engine_spack import SpackEngine
+from hvd.environment import Environment
+from hvd.errors import HvdError
+from hvd.files import write_atomically
+from hvd.report import RunReport, write_report
+from hvd.run import Run
+from hvd.smoke.run import Target, smoke_plan
+from hvd.spack import Sources
+
+Engine = Union[SpackEngine, PipEngine]
+STAGES = ("setup", "concretize", "build", "smoke")
+#: Seconds that one launch of the smoke test may take.
+SMOKE_TIMEOUT = 180.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What the command line says, the same for every stage."""
+
+    engine: str = "auto"
+    sources: Sources = Sources()
+    python: str = ""
+    jobs: int = 1
+    fresh: bool = False
+    verbose: bool = False
+    ranks: int = 2
+
+
+def run(environment: Environment, options: Options, last: str = "report") -> Run:
+    """Run the stages up to and including ``last``.
+
+    Returns:
+        The run, all its stages passed.
+
+    Raises:
+        StageFailed: one did not; its error was shown, and the report written.
+    """
+    process.adopt_orphans()
+    with lock.exclusive(paths.STATE / "lock"):
+        run = Run(environment.name, options.engine, options.verbose)
+        engine: Optional[Engine] = None
+        checks: List[Dict[str, Any]] = []
+        try:
+            with run.stage("setup"):
+                engine = _choose(run, environment, options)
+                run.engine = engine.name
+                engine.setup(run)
+            for name in STAGES[1 : _position(last) + 1]:
+                with run.stage(name):
+                    if name == "smoke":
+                        _smoke(run, engine, options, checks)
+                    else:
+                        getattr(engine, name)(run)
+                    if name == "build":
+                        _save_activation(run, engine)
+        finally:
+            if _position(last) >= _position("smoke"):
+                _report(run, environment, engine, checks)
+    return run
+
+
+def _choose(run: Run, environment: Environment, options: Options) -> Engine:
+    """The engine that is asked for; with ``auto``, Spack where one can be had."""
+    common = {"python": options.python, "jobs": options.jobs, "fresh": options.fresh}
+    if options.engine == "pip":
+        return PipEngine(environment, **common)
+    engine = SpackEngine(environment, options.sources, **common)
+    with run.step("Spack and its packages") as task:
+        try:
+            engine.locate(task)
+        except HvdError as error:
+            if options.engine == "spack" or not environment.takes_externals:
+                raise
+            task.skipped("none to be had, so pip builds (--spack names one)")
+            console.note(error.message)
+            return PipEngine(environment, **common)
+    return engine
+
+
+def _save_activation(run: Run, engine: Engine) -> None:
+    """Keep what activates the environment, for the smoke test and for later commands."""
+    with run.step("activation") as task:
+        path = activation_file(engine.environment.name, engine.name)
+        variables = engine.activation(task)
+        write_atomically(path, json.dumps(variables, indent=1).encode())
+        task.say(paths.shorten(path))
+
+
+def activation_file(environment: str, engine: str) -> pathlib.Path:
+    """Where the variables stand that activate a built environment."""
+    return paths.STATE / "activation" / f"{environment}-{engine}.json"
+
+
+def target(environment: str, engine: str) -> Target:
+    """The Horovod of a built environment, and the environment to run it in.
+
+    Raises:
+        HvdError: it has not been built.
+    """
+    path = activation_file(environment, engine)
+    if not path.is_file():
+        raise HvdError(
+            f"{environment} has not been built by {engine}",
+            f"build it: ./hvd build {environment} --engine {engine}",
+        )
+    variables = {**framework.clean_environment(), **json.loads(path.read_text())}
+    python = shutil.which("python", path=variables["PATH"])
+    return Target(pathlib.Path(python or "python"), variables)
+
+
+def _smoke(run: Run, engine: Engine, options: Options, checks: List[Dict[str, Any]]) -> None:
+    out = run.logs / "smoke" / "ranks"
+    stamp.clear(out)
+    built = target(engine.environment.name, engine.name)
+    failures: List[str] = []
+    plan = smoke_plan(
+        built,
+        engine.expectation(),
+        out,
+        ranks=options.ranks,
+        timeout=SMOKE_TIMEOUT,
+        mpi4py="mpi4py" in engine.found["distributions"],
+    )
+    for name, perform in plan:
+        with run.step(name) as task:
+            check = perform()
+            checks.append(check.to_dict())
+            if check.failures:
+                task.failed(check.failures[0])
+            failures += [f"{name}: {failure}" for failure in check.failures]
+    if failures:
+        raise HvdError("\n  ".join(failures), "the report names the log of each check")
+
+
+def _report(
+    run: Run, environment: Environment, engine: Optional[Engine], checks: List[Dict[str, Any]]
+) -> None:
+    with run.stage("report"), run.step("report") as task:
+        solved = any(s.name == "concretize" and s.status != "failed" for s in run.stages)
+        report = RunReport(
+            environment=run.environment,
+            engine=run.engine,
+            started=run.started,
+            specs=environment.specs,
+            versions=engine.versions() if engine and solved else {},
+            host=machine.describe(),
+            dag=engine.dag() if engine and solved else [],
+            stages=[stage for stage in run.stages if stage.name != "report"],
+            checks=checks,
+        )
+        written = write_report(report, directory(run))
+        task.say(paths.shorten(next(path for path in written if path.suffix == ".md")))
+
+
+def directory(run: Run) -> pathlib.Path:
+    """Where the report of ``run`` goes."""
+    return paths.STATE / "reports" / f"{run.environment}-{run.engine}"
+
+
+def _position(stage: str) -> int:
+    return [*STAGES, "report"].index(stage)

@@ -1,0 +1,104 @@
+"""Say what a Python interpreter has; run by that interpreter and printed as JSON.
+
+This file is handed to foreign interpreters (`python probe.py`), so it stands alone: standard
+library only, Python 3.6 and later.  ``hvd.externals`` reads what it prints.
+"""
+
+import json
+import os
+import sys
+import sysconfig
+
+try:
+    from importlib import metadata
+except ImportError:  # Python 3.6 and 3.7
+    metadata = None
+
+
+def distributions():
+    """Version and installation prefix of every distribution that this interpreter can import."""
+    found = {}
+    if metadata is not None:
+        for item in metadata.distributions():
+            name = (item.metadata["Name"] or "").lower().replace("_", "-")
+            if name and name not in found:
+                found[name] = {"version": item.version, "prefix": prefix_of(item.locate_file(""))}
+    else:
+        import pkg_resources
+
+        for item in pkg_resources.working_set:
+            name = item.project_name.lower().replace("_", "-")
+            found[name] = {"version": item.version, "prefix": prefix_of(item.location)}
+    return found
+
+
+def prefix_of(site_packages):
+    """The prefix that ``site_packages`` belongs to: .../lib/python3.11/site-packages."""
+    directory = os.path.abspath(str(site_packages))
+    while os.path.basename(directory) not in ("lib", "lib64", ""):
+        directory = os.path.dirname(directory)
+    return os.path.dirname(directory) if os.path.basename(directory) else ""
+
+
+def torch():
+    """CUDA, ROCm and the GPU architectures that PyTorch was built for."""
+    import torch
+
+    architectures = []
+    # without a GPU torch.cuda.get_arch_list() is empty; this is what it reads
+    flags = getattr(torch._C, "_cuda_getArchFlags", lambda: None)()
+    if flags:
+        architectures = sorted({arch.split("_")[-1] for arch in flags.split()})
+    return {
+        "cuda": torch.version.cuda,
+        "rocm": getattr(torch.version, "hip", None),
+        "architectures": architectures,
+        "mpi": bool(torch.distributed.is_available() and torch.distributed.is_mpi_available()),
+        "gloo": bool(
+            torch.distributed.is_available()
+            and getattr(torch.distributed, "is_gloo_available", lambda: False)()
+        ),
+        "distributed": torch.distributed.is_available(),
+    }
+
+
+def tensorflow():
+    """CUDA and ROCm versions and the compute capabilities that TensorFlow was built for."""
+    import tensorflow
+
+    build = tensorflow.sysconfig.get_build_info()
+    return {
+        "cuda": build.get("cuda_version") if build.get("is_cuda_build") else None,
+        "rocm": build.get("rocm_version") if build.get("is_rocm_build") else None,
+        "architectures": [
+            capability.split("_")[-1] for capability in build.get("cuda_compute_capabilities", [])
+        ],
+    }
+
+
+def main():
+    report = {
+        "python": {
+            "version": ".".join(str(part) for part in sys.version_info[:3]),
+            "prefix": sys.prefix,
+            "base_prefix": getattr(sys, "base_prefix", sys.prefix),
+            "executable": sys.executable,
+            "header": os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")),
+            "shared": bool(sysconfig.get_config_var("Py_ENABLE_SHARED")),
+        },
+        "distributions": distributions(),
+        "frameworks": {},
+        "broken": {},
+    }
+    for name, ask in (("torch", torch), ("tensorflow", tensorflow)):
+        if name not in report["distributions"]:
+            continue
+        try:
+            report["frameworks"][name] = ask()
+        except Exception as error:  # a broken installation may raise anything
+            report["broken"][name] = f"{type(error).__name__}: {error}"
+    json.dump(report, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

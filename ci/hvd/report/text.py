@@ -1,0 +1,118 @@
+"""How the report's values are spelled: durations, sizes, and text that others wrote."""
+
+from __future__ import annotations
+
+import math
+import os
+import pathlib
+import re
+from typing import Container, Iterable, List, Sequence
+from urllib.parse import quote
+
+_ESCAPE_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-_]")
+# What XML 1.0 cannot hold, not even as a character reference, and no reader wants to see.
+_UNPRINTABLE = re.compile(r"[^\t\n\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# An underscore within a word is not markup, and file names are full of them.
+_MARKUP = re.compile(r"[\\`*\[<|~&]|(?<![^\W_])_|_(?![^\W_])")
+
+
+def plain(value: object) -> str:
+    """``value`` as text without terminal escapes and control characters."""
+    text = _ESCAPE_SEQUENCE.sub("", str(value)).replace("\r\n", "\n").replace("\r", "\n")
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+class Markdown(str):
+    """Text that is Markdown already, of a single line; `escape` leaves it alone."""
+
+
+def escape(value: object) -> Markdown:
+    """``value`` as Markdown that shows just it, fit for a table cell."""
+    if isinstance(value, Markdown):
+        return value
+    lines = [line.strip() for line in plain(value).strip().splitlines()]
+    return Markdown("<br>".join(_MARKUP.sub(r"\\\g<0>", line) for line in lines if line))
+
+
+def table(
+    header: Sequence[str], rows: Iterable[Sequence[object]], right: Container[str] = ()
+) -> List[str]:
+    """The lines of a Markdown table.
+
+    Args:
+        header: titles of the columns.
+        rows: their cells; like the titles escaped where they are not `Markdown`.
+        right: titles of the columns to be aligned to the right.
+    """
+    rule = [Markdown("---:" if title in right else ":---") for title in header]
+    cells = [[escape(cell) for cell in row] for row in [header, rule, *rows]]
+    return [*("| " + " | ".join(row) + " |" for row in cells), ""]
+
+
+def fenced(text: str) -> List[str]:
+    """The lines of a code block that holds ``text``, whatever backticks are in it."""
+    text = plain(text)
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return [f"{fence}text", *text.rstrip("\n").splitlines(), fence, ""]
+
+
+def link(path: str, directory: pathlib.Path, text: str = "") -> Markdown:
+    """A Markdown link to ``path``, as `relative` gives it.
+
+    Args:
+        path: absolute, or relative to ``directory``.
+        directory: where the report is.
+        text: what to show; the path where empty.
+    """
+    shown = relative(path, directory)
+    return Markdown(f"[{escape(text or shown)}]({quote(shown)})")
+
+
+def relative(path: str, directory: pathlib.Path) -> str:
+    """``path`` as seen from ``directory``, or absolute where that is far away.
+
+    Not far are logs and reports below one directory, such as ``.hvd/logs/local-hvd`` and
+    ``.hvd/reports/local-hvd``: they can be archived together and the links go on to work.
+    """
+    base = os.path.abspath(directory)
+    whole = os.path.join(base, path)
+    common = os.path.dirname(os.path.dirname(base))
+    near = common != os.sep and os.path.commonpath([common, whole]) == common
+    return pathlib.PurePath(os.path.relpath(whole, base) if near else whole).as_posix()
+
+
+def duration(seconds: float) -> str:
+    """``seconds`` with a unit that fits, such as ``85.0 µs``, ``1.20 s`` or ``12 min 03 s``."""
+    if seconds < 59.95:
+        for unit, factor in (("µs", 1e6), ("ms", 1e3)):
+            if seconds * factor < 999.5:
+                return f"{figures(seconds * factor)} {unit}"
+        return f"{figures(seconds)} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def figures(number: float) -> str:
+    """A positive ``number`` with three significant digits, or all before the point."""
+    if number == 0:
+        return "0"
+    # Rounded first: 9.996 is 10.0.
+    exponent = math.floor(math.log10(float(f"{number:.2e}")))
+    return f"{number:.{max(0, 2 - exponent)}f}"
+
+
+def size(count: float) -> str:
+    """``count`` bytes with a binary unit, such as ``64 B`` or ``1.5 MiB``."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.4g} {unit}"
+        count /= 1024
+    return f"{count:.4g} TiB"
+
+
+def plural(count: int, noun: str) -> str:
+    """``count`` and ``noun``, such as ``1 check`` or ``2 checks``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

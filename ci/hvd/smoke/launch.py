@@ -1,0 +1,182 @@
+"""How ranks are started: with ``mpirun``, or with ``horovodrun`` over MPI or Gloo."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import shutil
+from typing import Dict, List, Mapping, Optional, Tuple
+
+from hvd import process
+from hvd.errors import CommandFailed, HvdError
+from hvd.smoke.check_build import Expectation
+
+PROGRAM = pathlib.Path(__file__).resolve().with_name("program.py")
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """A built Horovod.
+
+    Args:
+        python: the interpreter that can import Horovod and its framework.
+        environment: the whole environment; ``horovodrun`` and ``mpirun`` are taken from its
+            ``PATH``.
+    """
+
+    python: pathlib.Path
+    environment: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Launcher:
+    """One way to start ranks.
+
+    Args:
+        name: what a user would type.
+        program: the executable, looked up on the target's ``PATH``.
+        options: its arguments; ``{ranks}`` stands for the number of ranks.
+        controller: Horovod's controller under this launcher, ``mpi`` or ``gloo``.
+    """
+
+    name: str
+    program: str
+    options: Tuple[str, ...]
+    controller: str
+
+    def command(self, executable: str, ranks: int) -> List[str]:
+        """The command line up to the program that the ranks run."""
+        return [executable, *(option.format(ranks=ranks) for option in self.options)]
+
+
+LAUNCHERS = (
+    Launcher("mpirun", "mpirun", ("-np", "{ranks}"), "mpi"),
+    Launcher(
+        "horovodrun --mpi",
+        "horovodrun",
+        ("--mpi", "-np", "{ranks}", "-H", "localhost:{ranks}"),
+        "mpi",
+    ),
+    Launcher(
+        "horovodrun --gloo",
+        "horovodrun",
+        ("--gloo", "-np", "{ranks}", "-H", "localhost:{ranks}"),
+        "gloo",
+    ),
+)
+
+
+def launchers(expectation: Expectation) -> List[Launcher]:
+    """The launchers whose controller the build has."""
+    return [each for each in LAUNCHERS if each.controller in expectation.controllers]
+
+
+def find_program(target: Target, name: str) -> str:
+    """The absolute path of ``name`` on the target's ``PATH``.
+
+    Raises:
+        HvdError: it is not there.
+    """
+    path = target.environment.get("PATH", "")
+    found = shutil.which(name, path=path)
+    if not found:
+        raise HvdError(
+            f"{name} is not on the PATH of the Horovod under test: {path}",
+            "load the package that provides it into the target's environment",
+        )
+    return os.path.abspath(found)
+
+
+@dataclasses.dataclass(frozen=True)
+class Launch:
+    """A launch that is over.
+
+    Args:
+        launcher: how it was launched.
+        executable: the launcher's path.
+        mpirun: path of the ``mpirun`` that was used, also by ``horovodrun --mpi``; None
+            where none was.
+        ranks: how many were asked for.
+        status: exit status of the launcher; negative for a signal, None for a time-out.
+        seconds: wall time.
+        log: what it printed.
+    """
+
+    launcher: Launcher
+    executable: str
+    mpirun: Optional[str]
+    ranks: int
+    status: Optional[int]
+    seconds: float
+    log: pathlib.Path
+
+    @property
+    def timed_out(self) -> bool:
+        return self.status is None
+
+
+def launch(
+    launcher: Launcher,
+    target: Target,
+    out: pathlib.Path,
+    *,
+    framework: str,
+    ranks: int,
+    timeout: float,
+    mpi4py: bool,
+    quick: bool,
+) -> Launch:
+    """Run `PROGRAM` on ``ranks`` ranks, its records in the empty directory ``out``.
+
+    A launch that outlasts ``timeout`` seconds is killed with every process that came of it.
+
+    Raises:
+        HvdError: the launcher is not on the target's ``PATH``.
+    """
+    process.adopt_orphans()
+    executable = find_program(target, launcher.program)
+    mpirun = find_program(target, "mpirun") if launcher.controller == "mpi" else None
+    words = [*launcher.command(executable, ranks), str(target.python), str(PROGRAM)]
+    words += ["--framework", framework, "--controller", launcher.controller]
+    words += ["--ranks", str(ranks), "--out", str(out)]
+    words += ["--mpi4py"] * (mpi4py and launcher.controller == "mpi") + ["--quick"] * quick
+    log = out / "log.txt"
+    try:
+        completed = process.run(
+            words,
+            log=log,
+            cwd=out,
+            env=environment(launcher, target, timeout),
+            timeout=timeout,
+            check=False,
+        )
+    except CommandFailed as failure:
+        return Launch(launcher, executable, mpirun, ranks, failure.status, failure.seconds, log)
+    return Launch(launcher, executable, mpirun, ranks, completed.status, completed.seconds, log)
+
+
+def environment(launcher: Launcher, target: Target, timeout: float) -> Dict[str, str]:
+    """The target's environment and what the launcher needs beside it.
+
+    HOROVOD_CONTROLLER and HOROVOD_CPU_OPERATIONS are set so that neither a default nor the
+    surroundings choose; the program verifies what came of it.  Horovod warns of ranks that
+    keep others waiting after a quarter of ``timeout`` seconds, so that the log says so.
+    """
+    settings = {
+        "HOROVOD_CONTROLLER": launcher.controller,
+        "HOROVOD_CPU_OPERATIONS": launcher.controller,
+        "HOROVOD_STALL_CHECK_TIME_SECONDS": str(max(1, int(timeout / 4))),
+        "OMP_NUM_THREADS": "1",
+        "PYTHONUNBUFFERED": "1",
+        # More ranks than cores is what a test machine may need: Open MPI 4, and 5.
+        "OMPI_MCA_rmaps_base_oversubscribe": "1",
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+        # Each rank has two threads that poll; on few cores they would keep the others out.
+        "OMPI_MCA_mpi_yield_when_idle": "1",
+    }
+    if os.geteuid() == 0:  # a container
+        for prefix in ("OMPI", "PRTE"):
+            settings[f"{prefix}_ALLOW_RUN_AS_ROOT"] = "1"
+            settings[f"{prefix}_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
+    return {**target.environment, **settings}

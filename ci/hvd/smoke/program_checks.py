@@ -1,0 +1,359 @@
+"""The collective operations, checked against NumPy; the same for every framework.
+
+What differs between frameworks is in a module for each (see `Session`).  Every rank runs the
+same list of operations in the same order, so the number of operations that a rank has started
+tells how far it got.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from types import ModuleType
+from typing import Any, List, Sequence, Tuple
+
+import numpy as np
+import program_reference as reference
+from program_record import Recorder
+
+DTYPES = ("float16", "float32", "float64", "int32", "int64")
+SIZES = (1, 3, 1000, 2**16 + 1)
+QUICK_SIZES = (1, 1000)
+#: Elements of the large float32 sums: one past a power of two, and 64 MiB.
+LARGE_SIZES = (2**20 + 1, 2**24)
+
+
+@dataclasses.dataclass
+class Session:
+    """One rank in a run.
+
+    Args:
+        framework: the module that adapts a framework, such as ``program_torch``: its
+            ``horovod``, ``LEFT_OUT``, ``tensor(array)``, ``array(tensor)``,
+            ``fused_allreduce(tensors)``, ``allreduce_in_place(tensor, name)`` and
+            ``training(session)``.
+        recorder: receives every operation.
+        rank: Horovod's rank of this process.
+        size: Horovod's number of ranks.
+        quick: fewer sizes.
+    """
+
+    framework: Any
+    recorder: Recorder
+    rank: int
+    size: int
+    quick: bool
+
+    @property
+    def hvd(self) -> ModuleType:
+        """The framework's Horovod module, such as ``horovod.torch``."""
+        return self.framework.horovod
+
+    def tensor(self, array: np.ndarray) -> Any:
+        """A tensor of the framework with a copy of ``array``."""
+        return self.framework.tensor(array)
+
+    def array(self, tensor: Any) -> np.ndarray:
+        """What is in ``tensor``."""
+        return self.framework.array(tensor)
+
+    def constant(self, reduction: str) -> int:
+        """Horovod's constant for a reduction, such as ``hvd.Sum`` for "sum"."""
+        return getattr(self.hvd, reduction.capitalize())
+
+    def expect(self, tensor: Any, expected: np.ndarray, dtype: str, tolerance: Any = 0.0) -> str:
+        """`program_reference.mismatch` for a tensor."""
+        return reference.mismatch(self.array(tensor), expected, dtype, tolerance)
+
+
+def run(session: Session) -> None:
+    """Run every check but `every_reducescatter`, in an order that is the same on all ranks."""
+    for operation, dtype, reason in session.framework.LEFT_OUT:
+        session.recorder.emit("left-out", operation=operation, dtype=dtype, reason=reason)
+    every_allreduce(session)
+    fused_allreduce(session)
+    grouped_allreduce(session)
+    for dtype in DTYPES:
+        ragged_allgather(session, dtype)
+        for root in range(session.size):
+            broadcast(session, root, dtype)
+        uneven_alltoall(session, dtype)
+    process_sets(session)
+    objects(session)
+    barrier(session)
+    join(session)
+    session.framework.training(session)
+
+
+def every_allreduce(session: Session) -> None:
+    """Every reduction of every element type at several sizes; large sums in float32."""
+    for dtype in DTYPES:
+        for operation in reference.REDUCTIONS:
+            for elements in QUICK_SIZES if session.quick else SIZES:
+                allreduce(session, operation, dtype, elements)
+    for elements in () if session.quick else LARGE_SIZES:
+        allreduce(session, "sum", "float32", elements)
+
+
+def allreduce(session: Session, operation: str, dtype: str, elements: int) -> None:
+    name = f"allreduce {operation}"
+    limit = reference.LIMITS.get(operation)
+    arrays = reference.inputs(name, session.size, (elements,), dtype, limit)
+    expected, tolerance = reference.reduced(operation, arrays)
+    tensor = session.tensor(arrays[session.rank])
+    session.recorder.check(
+        name,
+        lambda: session.hvd.allreduce(
+            tensor, name=f"{name} {dtype} {elements}", op=session.constant(operation)
+        ),
+        lambda result: session.expect(result, expected, dtype, tolerance),
+        dtype,
+        elements,
+    )
+
+
+def _several(session: Session, name: str) -> Tuple[dict, dict]:
+    """Tensors of different lengths and types by name, and what their sums have to be."""
+    tensors, expected = {}, {}
+    for index in range(8 if session.quick else 64):
+        dtype = ("float32", "float64", "int32")[index % 3]
+        key = f"{name} {index}"
+        arrays = reference.inputs(key, session.size, (1 + 37 * index,), dtype)
+        tensors[key] = session.tensor(arrays[session.rank])
+        expected[key] = (*reference.reduced("sum", arrays), dtype)
+    return tensors, expected
+
+
+def _expect_several(session: Session, results: dict, expected: dict) -> str:
+    for key, (values, tolerance, dtype) in expected.items():
+        wrong = session.expect(results[key], values, dtype, tolerance)
+        if wrong:
+            return f"tensor {key}: {wrong}"
+    return ""
+
+
+def fused_allreduce(session: Session) -> None:
+    """Many tensors submitted before any is waited for: Horovod fuses those of one type."""
+    name = "fused allreduce sum"
+    tensors, expected = _several(session, name)
+    session.recorder.check(
+        name,
+        lambda: session.framework.fused_allreduce(tensors),
+        lambda results: _expect_several(session, results, expected),
+        "mixed",
+        sum(values.size for values, _, _ in expected.values()),
+    )
+
+
+def grouped_allreduce(session: Session) -> None:
+    """Tensors that Horovod has to reduce together, or not at all."""
+    name = "grouped allreduce sum"
+    arrays = [
+        reference.inputs(f"{name} {i}", session.size, (2 + 5 * i, 3), "float32") for i in range(5)
+    ]
+    expected = [reference.reduced("sum", each) for each in arrays]
+    tensors = [session.tensor(each[session.rank]) for each in arrays]
+
+    def verify(results: Sequence[Any]) -> str:
+        if len(results) != len(expected):
+            return f"expected {len(expected)} tensors, got {len(results)}"
+        wrong = [session.expect(r, e, "float32", t) for r, (e, t) in zip(results, expected)]
+        return next((f"tensor {i}: {text}" for i, text in enumerate(wrong) if text), "")
+
+    session.recorder.check(
+        name,
+        lambda: session.hvd.grouped_allreduce(tensors, name=name, op=session.hvd.Sum),
+        verify,
+        "float32",
+        sum(each[0].size for each in arrays),
+    )
+
+
+def ragged_allgather(session: Session, dtype: str) -> None:
+    """A different number of rows from each rank, none from rank 0."""
+    shapes = [(reference.ragged_rows(rank), 5) for rank in range(session.size)]
+    arrays = reference.ragged_inputs("allgather", shapes, dtype)
+    tensor = session.tensor(arrays[session.rank])
+    session.recorder.check(
+        "allgather ragged",
+        lambda: session.hvd.allgather(tensor, name=f"allgather {dtype}"),
+        lambda result: session.expect(result, np.concatenate(arrays), dtype),
+        dtype,
+        arrays[session.rank].size,
+    )
+
+
+def broadcast(session: Session, root: int, dtype: str) -> None:
+    name = f"broadcast from rank {root}"
+    arrays = reference.inputs(name, session.size, (7, 11), dtype)
+    tensor = session.tensor(arrays[session.rank])
+    session.recorder.check(
+        name,
+        lambda: session.hvd.broadcast(tensor, root, name=f"{name} {dtype}"),
+        lambda result: session.expect(result, arrays[root], dtype),
+        dtype,
+        arrays[root].size,
+    )
+
+
+def uneven_alltoall(session: Session, dtype: str) -> None:
+    """Uneven splits, with pairs that exchange nothing."""
+    everyone = range(session.size)
+    splits = [reference.alltoall_splits(rank, session.size) for rank in everyone]
+    sent = reference.ragged_inputs("alltoall", [(sum(rows), 3) for rows in splits], dtype)
+    parts = [np.split(sent[rank], np.cumsum(splits[rank])[:-1]) for rank in everyone]
+    expected = np.concatenate([parts[rank][session.rank] for rank in everyone])
+    received = np.array([splits[rank][session.rank] for rank in everyone], np.int32)
+    tensor = session.tensor(sent[session.rank])
+    counts = session.tensor(np.array(splits[session.rank], np.int32))
+
+    def verify(result: Tuple[Any, Any]) -> str:
+        values, rows = result
+        wrong = session.expect(rows, received, "int32")
+        return f"received splits: {wrong}" if wrong else session.expect(values, expected, dtype)
+
+    session.recorder.check(
+        "alltoall uneven",
+        lambda: session.hvd.alltoall(tensor, counts, name=f"alltoall {dtype}"),
+        verify,
+        dtype,
+        sent[session.rank].size,
+    )
+
+
+def every_reducescatter(session: Session) -> None:
+    """Sum and average of every element type.
+
+    With Gloo in Horovod 0.28.1, an allreduce of 256 KiB or more takes ten times as long, or
+    worse, once the process has done a reducescatter: these come after the bandwidth.
+    """
+    for dtype in DTYPES:
+        for operation in ("sum", "average"):
+            uneven_reducescatter(session, operation, dtype)
+
+
+def uneven_reducescatter(session: Session, operation: str, dtype: str) -> None:
+    """A number of rows that the ranks cannot share evenly."""
+    name = f"reducescatter {operation}"
+    rows = 3 * session.size - 1
+    mine = reference.scattered_rows(rows, session.size)[session.rank]
+    limit = reference.LIMITS.get(operation)
+    arrays = reference.inputs(name, session.size, (rows, 5), dtype, limit)
+    expected, tolerance = reference.reduced(operation, [array[mine] for array in arrays])
+    tensor = session.tensor(arrays[session.rank])
+    session.recorder.check(
+        name,
+        lambda: session.hvd.reducescatter(
+            tensor, name=f"{name} {dtype}", op=session.constant(operation)
+        ),
+        lambda result: session.expect(result, expected, dtype, tolerance),
+        dtype,
+        rows * 5,
+    )
+
+
+def process_sets(session: Session) -> None:
+    """A set for each rank, in which a sum is the rank's own data, and the set of all ranks."""
+    everyone = list(range(session.size))
+    # The set of all ranks exists from the start; Horovod refuses to add it again.
+    all_ranks = session.hvd.global_process_set
+    sets = [session.hvd.add_process_set([r]) for r in everyone] if len(everyone) > 1 else []
+    process_set(session, "own rank", sets[session.rank] if sets else all_ranks, [session.rank])
+    process_set(session, "all ranks", all_ranks, everyone)
+
+
+def process_set(session: Session, label: str, group: Any, members: List[int]) -> None:
+    """A sum within ``group``; called by its members only."""
+    name = f"allreduce sum in process set of {label}"
+    arrays = reference.inputs(name, session.size, (100,), "float32")
+    expected, tolerance = reference.reduced("sum", [arrays[rank] for rank in members])
+    tensor = session.tensor(arrays[session.rank])
+
+    def verify(result: Any) -> str:
+        got = (group.size(), group.rank())
+        wanted = (len(members), members.index(session.rank))
+        if got != wanted:
+            return f"expected size and rank in the set {wanted}, got {got}"
+        return session.expect(result, expected, "float32", tolerance)
+
+    session.recorder.check(
+        name,
+        lambda: session.hvd.allreduce(tensor, name=name, op=session.hvd.Sum, process_set=group),
+        verify,
+        "float32",
+        100,
+    )
+
+
+def objects(session: Session) -> None:
+    """Pickled Python objects, of a different length on each rank."""
+
+    def made_by(rank: int) -> dict:
+        return {"rank": rank, "text": "x" * (100 * rank + 1), "nested": [rank, (None, 1.5)]}
+
+    def verify(got: Any, expected: Any) -> str:
+        return "" if got == expected else f"expected {expected!r}, got {got!r}"
+
+    root, mine = session.size - 1, made_by(session.rank)
+    session.recorder.check(
+        "broadcast_object",
+        lambda: session.hvd.broadcast_object(mine, root, name="broadcast_object"),
+        lambda got: verify(got, made_by(root)),
+    )
+    session.recorder.check(
+        "allgather_object",
+        lambda: session.hvd.allgather_object(mine, name="allgather_object"),
+        lambda got: verify(got, [made_by(rank) for rank in range(session.size)]),
+    )
+
+
+def barrier(session: Session) -> None:
+    """No rank leaves before the last one, which comes late, has entered.
+
+    Compares monotonic clocks, so it needs all ranks on one host.
+    """
+
+    def call() -> Tuple[float, float]:
+        time.sleep(0.1 * session.rank / session.size)
+        entered = time.monotonic()
+        session.hvd.barrier()
+        return entered, time.monotonic()
+
+    def verify(times: Tuple[float, float]) -> str:
+        mine = session.tensor(np.array([times]))
+        entered, left = session.array(session.hvd.allgather(mine, name="barrier times")).T
+        early = entered.max() - left.min()
+        return f"a rank left {early:.6f} s before the last one entered" if early > 0 else ""
+
+    session.recorder.check("barrier", call, verify)
+
+
+def join(session: Session) -> None:
+    """Uneven numbers of batches: a rank that has joined contributes zeros to the others."""
+    batches = [2 + rank for rank in range(session.size)]
+    arrays = [
+        reference.inputs(f"join {batch}", session.size, (50,), "float32")
+        for batch in range(max(batches))
+    ]
+    tensors = [session.tensor(each[session.rank]) for each in arrays]
+
+    def call() -> Tuple[List[Any], int]:
+        sums = [
+            session.hvd.allreduce(tensors[batch], name=f"join {batch}", op=session.hvd.Sum)
+            for batch in range(batches[session.rank])
+        ]
+        return sums, session.hvd.join()
+
+    def verify(result: Tuple[List[Any], int]) -> str:
+        sums, last = result
+        for batch, got in enumerate(sums):
+            present = [a for rank, a in enumerate(arrays[batch]) if batch < batches[rank]]
+            expected, tolerance = reference.reduced("sum", present)
+            wrong = session.expect(got, expected, "float32", tolerance)
+            if wrong:
+                return f"batch {batch}: {wrong}"
+        # The rank with most batches cannot finish them before all others have joined.
+        longest = session.size - 1
+        return "" if last == longest else f"expected rank {longest} to join last, got {last}"
+
+    session.recorder.check("join after uneven batches", call, verify, "float32", 50)

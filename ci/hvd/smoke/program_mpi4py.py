@@ -1,0 +1,58 @@
+"""MPI beside Horovod in the same process, by way of mpi4py."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import numpy as np
+import program_reference as reference
+from program_checks import Session
+
+
+def load() -> ModuleType:
+    """``mpi4py.MPI`` over the MPI that Horovod has initialised and will finalise."""
+    import mpi4py
+
+    mpi4py.rc.initialize = False
+    mpi4py.rc.finalize = False
+    from mpi4py import MPI
+
+    return MPI
+
+
+def run(session: Session, mpi: ModuleType) -> None:
+    """Check that mpi4py and Horovod are in one world and agree on a sum."""
+    world = mpi.COMM_WORLD
+
+    def same_world(got: tuple) -> str:
+        wanted = (session.rank, session.size)
+        return "" if got == wanted else f"expected rank and size {wanted}, got {got}"
+
+    session.recorder.check(
+        "mpi4py world", lambda: (world.Get_rank(), world.Get_size()), same_world
+    )
+    # Horovod's background thread is in MPI at the same time.
+    session.recorder.check(
+        "mpi4py thread level",
+        mpi.Query_thread,
+        lambda level: "" if level == mpi.THREAD_MULTIPLE else "expected MPI_THREAD_MULTIPLE",
+    )
+    name, elements = "mpi4py Allreduce sum", 1000
+    arrays = reference.inputs(name, session.size, (elements,), "float64")
+    expected, tolerance = reference.reduced("sum", arrays)
+    tensor = session.tensor(arrays[session.rank])
+
+    def by_mpi() -> np.ndarray:
+        result = np.empty(elements)
+        world.Allreduce(arrays[session.rank], result, op=mpi.SUM)
+        return result
+
+    def verify(result: np.ndarray) -> str:
+        wrong = reference.mismatch(result, expected, "float64", tolerance)
+        if wrong:
+            return wrong
+        horovod = session.array(session.hvd.allreduce(tensor, name=name, op=session.hvd.Sum))
+        wrong = reference.mismatch(result, horovod, "float64", tolerance)
+        return f"Horovod and mpi4py disagree: {wrong}" if wrong else ""
+
+    session.recorder.check(name, by_mpi, verify, "float64", elements)

@@ -1,0 +1,225 @@
+"""Run the smoke tests of a built Horovod and say what they found."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import pathlib
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from hvd import process
+from hvd.errors import CommandFailed, HvdError
+from hvd.smoke import attribution, check_build, records
+from hvd.smoke.check_build import Expectation
+from hvd.smoke.launch import Launcher, Target, find_program, launch, launchers
+
+#: The framework whose operations are run, and its name in the program; a build for several
+#: is tested with the first.
+FRAMEWORKS = {"pytorch": "torch"}
+
+
+@dataclasses.dataclass
+class Check:
+    """What one check found.
+
+    Args:
+        name: ``check-build``, or what a user would type to launch the ranks.
+        seconds: wall time.
+        failures: one text per failure, the cause first; none if the check passed.
+        log: everything that was printed; None if nothing could be started.
+        operations: per operation its ``operation`` (name), ``dtype`` and ``elements`` (the
+            most that a rank contributed), and by rank its ``seconds`` (wall time) and whether
+            it was ``ok``; both are None on a rank that did not end it.
+        bandwidth: per method (``horovod``, ``mpi4py``) and message size in ``bytes``: the
+            ``seconds`` of the slowest rank and the bandwidths ``algorithm_mb_s`` and
+            ``bus_mb_s`` in 10**6 B/s as ``program_bandwidth`` defines them.
+        details: for ``check-build`` the ``items``; for a launch the ``framework``, the
+            ``mpi_libraries`` that Horovod loaded, and what was ``left_out`` and why.
+    """
+
+    name: str
+    seconds: float = 0.0
+    failures: List[str] = dataclasses.field(default_factory=list)
+    log: Optional[pathlib.Path] = None
+    operations: List[Dict[str, Any]] = dataclasses.field(default_factory=list)
+    bandwidth: List[Dict[str, Any]] = dataclasses.field(default_factory=list)
+    details: Dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        return not self.failures
+
+    def to_dict(self) -> Dict[str, Any]:
+        """The check as JSON has it."""
+        log = None if self.log is None else str(self.log)
+        return {**dataclasses.asdict(self), "passed": self.passed, "log": log}
+
+
+def run_smoke(
+    target: Target,
+    expectation: Expectation,
+    out: pathlib.Path,
+    ranks: int = 2,
+    timeout: float = 120.0,
+    quick: bool = False,
+    mpi4py: bool = True,
+) -> List[Check]:
+    """Do everything of `smoke_plan`, also after a failure; arguments as there."""
+    plan = smoke_plan(target, expectation, out, ranks, timeout, quick, mpi4py)
+    return [perform() for _, perform in plan]
+
+
+def smoke_plan(
+    target: Target,
+    expectation: Expectation,
+    out: pathlib.Path,
+    ranks: int = 2,
+    timeout: float = 120.0,
+    quick: bool = False,
+    mpi4py: bool = True,
+) -> List[Tuple[str, Callable[[], Check]]]:
+    """The checks of a built Horovod: their names and what performs them.
+
+    First what was built is compared with ``expectation``, then every launcher that the
+    expected controllers allow runs on ``ranks`` ranks.
+
+    Args:
+        target: the Horovod under test.
+        expectation: what it has to be built with.
+        out: directory for logs and records; a directory per check is made in it.
+        timeout: limit of each check, in seconds.
+        quick: fewer and smaller sizes.
+        mpi4py: where MPI is the controller, check that mpi4py works beside Horovod.
+
+    Raises:
+        HvdError: there is nothing to run for any of the expected frameworks or controllers.
+    """
+    framework = next((FRAMEWORKS[f] for f in FRAMEWORKS if f in expectation.frameworks), None)
+    chosen = launchers(expectation)
+    if framework is None or not chosen:
+        raise HvdError(
+            f"no smoke test for frameworks {sorted(expectation.frameworks)} with controllers"
+            f" {sorted(expectation.controllers)}",
+            f"expect one of {sorted(FRAMEWORKS)}, and of mpi and gloo",
+        )
+    arguments = dict(framework=framework, ranks=ranks, timeout=timeout, quick=quick, mpi4py=mpi4py)
+    plan: List[Tuple[str, Callable[[], Check]]] = [
+        ("check-build", functools.partial(check_build_items, target, expectation, out, timeout))
+    ]
+    for launcher in chosen:
+        perform = functools.partial(run_launcher, launcher, target, out, **arguments)
+        plan.append((launcher.name, perform))
+    return plan
+
+
+def check_build_items(
+    target: Target, expectation: Expectation, out: pathlib.Path, timeout: float = 120.0
+) -> Check:
+    """Compare ``horovodrun --check-build`` with ``expectation``, item by item."""
+    check = Check("check-build")
+    try:
+        # --verbose: the log then says why an extension cannot be imported.
+        command = [find_program(target, "horovodrun"), "--check-build", "--verbose"]
+        check.log = out / "check-build" / "log.txt"
+        completed = process.run(command, log=check.log, env=target.environment, timeout=timeout)
+        check.seconds = completed.seconds
+        report = check_build.parse(completed.output)
+        check.failures = check_build.differences(report, expectation)
+        check.details["items"] = check_build.table(report, expectation)
+    except HvdError as error:
+        check.failures = [error.message]
+        if isinstance(error, CommandFailed):
+            check.seconds = error.seconds
+    return check
+
+
+def run_launcher(
+    launcher: Launcher,
+    target: Target,
+    out: pathlib.Path,
+    *,
+    framework: str = "torch",
+    ranks: int = 2,
+    timeout: float = 120.0,
+    quick: bool = False,
+    mpi4py: bool = True,
+) -> Check:
+    """Run the program on all ranks with one launcher; arguments as for `run_smoke`."""
+    check = Check(launcher.name, details={"framework": framework})
+    directory = (out / launcher.name.replace(" --", "-")).absolute()
+    _empty(directory)
+    try:
+        over = launch(
+            launcher,
+            target,
+            directory,
+            framework=framework,
+            ranks=ranks,
+            timeout=timeout,
+            mpi4py=mpi4py,
+            quick=quick,
+        )
+    except HvdError as error:
+        check.failures = [error.message]
+        return check
+    found = records.read(directory)
+    check.log, check.seconds = over.log, over.seconds
+    check.failures = attribution.failures(over, found)
+    initialised = [rank for rank in found if rank.rank is not None]
+    check.operations = operations(initialised)
+    check.bandwidth = bandwidth(initialised)
+    if initialised:
+        check.details["mpi_libraries"] = initialised[0].mpi_libraries
+        check.details["left_out"] = initialised[0].left_out
+    return check
+
+
+def _empty(directory: pathlib.Path) -> None:
+    """Make ``directory`` and remove the records and the log of an earlier run from it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for pattern in ("*.jsonl", "stack-*.txt", "exit-*.json", "exit-*.tmp", "log.txt"):
+        for path in directory.glob(pattern):
+            path.unlink()
+
+
+def operations(ranks: List[records.Rank]) -> List[Dict[str, Any]]:
+    """One row per operation, in order; every rank runs the same ones."""
+    rows: List[Dict[str, Any]] = []
+    for rank in ranks:
+        for index, each in enumerate(rank.operations):
+            if index == len(rows):
+                rows.append(
+                    {
+                        "operation": each.name,
+                        "dtype": each.dtype,
+                        "elements": each.elements,
+                        "seconds": {},
+                        "ok": {},
+                    }
+                )
+            row = rows[index]
+            if each.elements is not None:
+                row["elements"] = max(row["elements"], each.elements)
+            row["seconds"][str(rank.number)] = each.seconds
+            row["ok"][str(rank.number)] = each.ok
+    return rows
+
+
+def bandwidth(ranks: List[records.Rank]) -> List[Dict[str, Any]]:
+    """Bandwidth by method and message size, from the slowest rank's time."""
+    slowest: Dict[Any, float] = {}
+    for rank in ranks:
+        for row in rank.bandwidth:
+            key = row["method"], row["bytes"]
+            slowest[key] = max(slowest.get(key, 0.0), row["seconds"])
+    n = len(ranks)
+    return [
+        {
+            "method": method,
+            "bytes": size,
+            "seconds": seconds,
+            "algorithm_mb_s": size / seconds / 1e6,
+            "bus_mb_s": 2 * (n - 1) / n * size / seconds / 1e6,
+        }
+        for (method, size), seconds in slowest.items()
+    ]

@@ -1,0 +1,135 @@
+"""The part of Spack's spec language that recipes' conditions and environments here use.
+
+``name@1.2:1.4 +variant ~variant key=a,b ^dependency@2: %compiler@12:``
+
+Only for where no Spack can be had; with Spack, Spack reads its specs.  Grammar and meaning:
+https://spack.readthedocs.io/en/latest/spec_syntax.html.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Dict, FrozenSet, List, Tuple, Union
+
+from hvd.errors import HvdError
+
+Value = Union[bool, FrozenSet[str]]
+
+_NAME = r"[A-Za-z_][\w-]*(?:\.[\w-]+)*"
+_TOKEN = re.compile(
+    rf"""\s*(?:
+      (?P<edge>[\^%])\s*(?:\[[^\]]*\]\s*)?(?P<dependency>{_NAME})?
+    | @(?P<versions>[\w.:,=-]+)
+    | (?P<sign>[+~])(?P<flag>{_NAME})
+    | (?P<key>{_NAME})\s*:?=\s*(?P<values>"[^"]*"|[^\s"^%]+)
+    | (?P<name>{_NAME})
+    )""",
+    re.VERBOSE,
+)
+
+
+@dataclasses.dataclass
+class Spec:
+    """A spec: what a package must be, or, with one exact version, what it is."""
+
+    name: str = ""
+    versions: str = ""
+    variants: Dict[str, Value] = dataclasses.field(default_factory=dict)
+    dependencies: Dict[str, Spec] = dataclasses.field(default_factory=dict)
+
+    def satisfies(self, condition: Spec) -> bool:
+        """Whether this (concrete) spec is one that ``condition`` describes."""
+        if condition.name and condition.name != self.name:
+            return False
+        if condition.versions and not version_in(self.versions, condition.versions):
+            return False
+        for key, wanted in condition.variants.items():
+            have = self.variants.get(key)
+            if isinstance(wanted, bool) or have is None or isinstance(have, bool):
+                if have != wanted:
+                    return False
+            elif not wanted <= have:
+                return False
+        return all(
+            name in self.dependencies and self.dependencies[name].satisfies(wanted)
+            for name, wanted in condition.dependencies.items()
+        )
+
+    def __str__(self) -> str:
+        words = [self.name + (f"@{self.versions}" if self.versions else "")]
+        for key, value in sorted(self.variants.items()):
+            if isinstance(value, bool):
+                words[0] += f"{'+' if value else '~'}{key}"
+            else:
+                words.append(f"{key}={','.join(sorted(value))}")
+        words += [f"^{dependency}" for dependency in self.dependencies.values()]
+        return " ".join(word for word in words if word)
+
+
+def parse(text: str) -> Spec:
+    """Parse one spec.
+
+    Raises:
+        HvdError: a part of ``text`` is not understood; says which.
+    """
+    root = current = Spec()
+    position = 0
+    while text[position:].strip():
+        token = _TOKEN.match(text, position)
+        if not token:
+            raise HvdError(
+                f"'{text}': '{text[position:].strip()}' is not understood",
+                "see https://spack.readthedocs.io/en/latest/spec_syntax.html",
+            )
+        position = token.end()
+        if token["edge"]:
+            current = Spec(token["dependency"] or "")
+            root.dependencies[current.name] = current
+        elif token["versions"]:
+            current.versions = token["versions"].lstrip("=")
+        elif token["flag"]:
+            current.variants[token["flag"]] = token["sign"] == "+"
+        elif token["key"]:
+            current.variants[token["key"]] = frozenset(token["values"].strip('"').split(","))
+        elif current.name:
+            raise HvdError(
+                f"'{text}': a second name, '{token['name']}'", "put ^ in front of a dependency"
+            )
+        else:
+            current.name = token["name"]
+    return root
+
+
+def version_in(version: str, constraint: str) -> bool:
+    """Whether ``version`` is in ``constraint``: ``1.2``, ``1.2:``, ``:1.4``, ``1:2,4:``.
+
+    As in Spack, bounds are inclusive and a bound covers what it begins: ``1.4.3`` is in
+    ``:1.4``.  Named versions (``master``) are newer than numbers.
+    """
+    return any(_in_range(version, part) for part in constraint.split(","))
+
+
+def _in_range(version: str, part: str) -> bool:
+    if part.startswith("="):
+        return version == part[1:]
+    if ":" not in part:
+        return _begins(version, part)
+    low, _, high = part.partition(":")
+    if low and version_key(version) < version_key(low):
+        return False
+    return not high or version_key(version) <= version_key(high) or _begins(version, high)
+
+
+def _begins(version: str, prefix: str) -> bool:
+    wanted = version_key(prefix)
+    return version_key(version)[: len(wanted)] == wanted
+
+
+def version_key(version: str) -> List[Tuple[int, int, str]]:
+    """A key that orders versions as Spack does: numbers by value, names after them."""
+    return [
+        (0, int(part), "") if part.isdigit() else (1, 0, part)
+        for part in re.split(r"[.\-_]", version)
+        if part
+    ]
