@@ -1,0 +1,46 @@
+"""What our patches change in a Horovod that was built with them."""
+
+import os
+import subprocess
+
+import pytest
+
+#: The first lines of `mpirun --version`, by implementation.
+BANNERS = {
+    "mpirun (Open MPI) 5.0.11": "OpenMPI",
+    "HYDRA build details:\n    Version:                                 5.0.2": "MPICH",
+    "Intel(R) MPI Library for Linux* OS, Version 2021.9 Build 20230307": "IntelMPI",
+    "mpirun (IBM Spectrum MPI) 10.04.00.03rtm4": "SpectrumMPI",
+    "some other launcher 1.0": "Unknown",
+}
+
+
+@pytest.mark.parametrize(("banner", "expected"), BANNERS.items(), ids=BANNERS.values())
+def test_horovodrun_knows_the_mpi(built_horovod, tmp_path, banner, expected):
+    """mpirun.patch"""
+    script = tmp_path / "mpirun"
+    script.write_text(f"#!/bin/sh\ncat <<'END'\n{banner}\nEND\n")
+    script.chmod(0o755)
+    program = (
+        "import os; from horovod.runner import mpi_run\n"
+        "print(mpi_run._get_mpi_implementation(dict(os.environ)))"
+    )
+    target = built_horovod.target
+    path = f"{tmp_path}{os.pathsep}{target.environment['PATH']}"
+    done = subprocess.run(
+        [target.python, "-c", program],
+        env={**target.environment, "PATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.split() == [expected], done.stderr
+
+
+def test_horovodrun_gives_options_that_every_mpi_takes(built_horovod):
+    """mpirun.patch: Open MPI 5 takes the value of an unknown option for the program."""
+    program = "from horovod.runner import mpi_run; print(*mpi_run._NO_BINDING_ARGS)"
+    target = built_horovod.target
+    done = subprocess.run(
+        [target.python, "-c", program], env=target.environment, capture_output=True, text=True
+    )
+    assert done.stdout.split() == ["--bind-to", "none", "--map-by", "slot"], done.stderr

@@ -1,0 +1,89 @@
+"""`./hvd run`, for real: killed in each stage, finished, and run again."""
+
+import json
+import signal
+import subprocess
+import xml.etree.ElementTree
+
+import pytest
+
+# Each rank writes its line at once: two ranks share one pipe, and a line in parts may be split.
+PROGRAM = """
+import os
+import horovod.torch as hvd
+hvd.init()
+os.write(1, f"rank {hvd.rank()} of {hvd.size()}\\n".encode())
+"""
+
+
+@pytest.fixture(params=["pip", "spack"])
+def built(request):
+    return request.getfixturevalue(f"built_by_{request.param}")
+
+
+def test_a_run_that_was_killed_in_each_stage_finishes(built):
+    *killed, last = built.attempts
+    for attempt in killed:
+        assert attempt.status == -signal.SIGKILL, f"{attempt.killed_in}: {attempt.output}"
+        # it was in that stage, and had not got past it
+        assert attempt.output.splitlines()[-1].strip() == attempt.killed_in
+    assert last.status == 0, last.output
+
+
+def test_the_report_has_everything(built):
+    report = json.loads((built.report / "report.json").read_text())
+    assert [stage["name"] for stage in report["stages"]] == [
+        "setup",
+        "concretize",
+        "build",
+        "smoke",
+    ]
+    assert {check["name"]: check["passed"] for check in report["checks"]} == {
+        "check-build": True,
+        "mpirun": True,
+        "horovodrun --mpi": True,
+        "horovodrun --gloo": True,
+    }
+    assert report["versions"]["Horovod"] == "0.28.1"
+    assert report["versions"]["PyTorch"]
+    text = (built.report / "report.md").read_text()
+    assert text.startswith("# PASSED: local-hvd")
+    assert (built.report / "bandwidth.png").read_bytes().startswith(b"\x89PNG")
+    suites = xml.etree.ElementTree.parse(built.report / "junit.xml").getroot()
+    assert int(suites.get("tests")) > 50 and int(suites.get("failures")) == 0
+
+
+def test_a_second_build_does_nothing(built):
+    arguments = ["build", "local-hvd", f"--engine={built.engine}"]
+    done = built.checkout.hvd(*arguments)
+    assert done.returncode == 0, done.stdout
+    install = [line for line in done.stdout.splitlines() if " install" in line]
+    assert len(install) == 1 and "cached" in install[0], done.stdout
+
+
+def test_the_activated_environment_runs_two_ranks(built, tmp_path):
+    program = tmp_path / "two.py"
+    program.write_text(PROGRAM)
+    environment = {**built.target.environment, "OMPI_ALLOW_RUN_AS_ROOT": "1"}
+    environment["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
+    environment["OMPI_MCA_rmaps_base_oversubscribe"] = "1"
+    done = subprocess.run(
+        ["mpirun", "-np", "2", "python", program],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "rank 0 of 2" in done.stdout and "rank 1 of 2" in done.stdout, done.stderr
+
+
+def test_no_variable_of_the_caller_is_kept_in_files(built, monkeypatch):
+    """Tokens and passwords live in environments."""
+    monkeypatch.setenv("SITE_TOKEN", "hunter2-and-more")
+    done = built.checkout.hvd("build", "local-hvd", f"--engine={built.engine}")
+    assert done.returncode == 0, done.stdout
+    state = built.checkout.root / ".hvd"
+    files = [*state.glob("logs/**/*.log"), *state.glob("activation/*"), *state.glob("*.sh")]
+    assert files
+    assert not [f for f in files if b"hunter2-and-more" in f.read_bytes()]

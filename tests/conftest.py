@@ -1,0 +1,109 @@
+"""Tiers, and what they need."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from hvd import paths, pins
+from hvd import spack as spack_module
+from hvd.errors import HvdError
+from hvd.spack import Sources, Spack
+
+#: Directory below tests/ to the tier that --require names.
+TIERS = {"recipes": "spack", "build": "build"}
+
+
+def pytest_addoption(parser):
+    parser.addoption("--require", default="", help="comma-separated tiers that must run")
+    parser.addoption(
+        "--pairs",
+        default=pins.versions().pairs[0].name,
+        help="comma-separated pairs of Spack and packages to solve and build with, or 'all'",
+    )
+
+
+def pytest_collection_modifyitems(config, items):
+    """A required tier that is not even collected is missing."""
+    root = pathlib.Path(__file__).parent
+    present = {TIERS.get(item.path.relative_to(root).parts[0]) for item in items}
+    missing = set(filter(None, config.getoption("--require").split(","))) - present
+    if missing:
+        raise pytest.UsageError(f"no test of the required tier '{min(missing)}' was collected")
+
+
+def chosen_pairs(config) -> list:
+    """Names of the pairs of ``--pairs``."""
+    asked = config.getoption("--pairs")
+    return [pair.name for pair in pins.versions().pairs] if asked == "all" else asked.split(",")
+
+
+def unmet(config, tier: str, reason: str):
+    """Skip for want of a tier's need, or fail where the tier is required."""
+    if tier in config.getoption("--require").split(","):
+        pytest.fail(f"tier '{tier}' is required: {reason}", pytrace=False)
+    pytest.skip(f"tier '{tier}': {reason}")
+
+
+@pytest.fixture(scope="session")
+def find_spack(request, tmp_path_factory):
+    """A function that gives the isolated Spack of a pair, or skips."""
+    found = {}
+
+    def find(name: str) -> Spack:
+        if name not in found:
+            log = tmp_path_factory.mktemp(name) / "log"
+            try:
+                found[name] = spack_module.locate(Sources(pair=name), log)
+            except HvdError as error:
+                found[name] = error
+        if isinstance(found[name], HvdError):
+            unmet(request.config, "spack", found[name].message)
+        return found[name]
+
+    return find
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkout:
+    """A copy of this checkout, with a ``.hvd`` of its own; run by this process's Python."""
+
+    root: pathlib.Path
+
+    def command(self, *arguments: object) -> list:
+        return [sys.executable, "-m", "hvd", *map(str, arguments)]
+
+    def environment(self, **changes: str) -> dict:
+        return {**os.environ, "PYTHONPATH": str(self.root / "ci"), **changes}
+
+    def hvd(self, *arguments: object, **changes: str) -> subprocess.CompletedProcess:
+        """Run ``./hvd`` in the copy; its output is captured."""
+        return subprocess.run(
+            self.command(*arguments),
+            cwd=self.root,
+            env=self.environment(**changes),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+
+def copy_checkout(destination: pathlib.Path) -> Checkout:
+    """Copy what git tracks, or would track, to ``destination``."""
+    listed = subprocess.run(
+        ["git", "-C", paths.ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    for name in filter(None, listed.split("\0")):
+        target = destination / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(paths.ROOT / name, target, follow_symlinks=False)
+    return Checkout(destination)

@@ -1,0 +1,97 @@
+"""The package repository loads in each of the ways people use, with every chosen pair."""
+
+import os
+import subprocess
+
+import pytest
+import yaml
+
+from hvd import process
+from hvd.spack import _FOREIGN
+
+
+@pytest.fixture
+def bare(spack, tmp_path):
+    """A function that runs a Spack which does not know this repository yet."""
+    scope = tmp_path / "config"
+    scope.mkdir()
+    for name in ("bootstrap", "packages"):
+        (scope / f"{name}.yaml").write_text((spack.scope / f"{name}.yaml").read_text())
+    config = yaml.safe_load((spack.scope / "config.yaml").read_text())
+    config["config"]["environments_root"] = str(tmp_path / "environments")
+    (scope / "config.yaml").write_text(yaml.safe_dump(config))
+    builtin = yaml.safe_load((spack.scope / "repos.yaml").read_text())["repos"]["builtin"]
+    (scope / "repos.yaml").write_text(yaml.safe_dump({"repos": {"builtin": builtin}}))
+    environment = {k: v for k, v in os.environ.items() if k not in _FOREIGN}
+    environment.update(spack.variables())
+    environment["SPACK_USER_CONFIG_PATH"] = str(scope)
+    environment["SPACK_USER_CACHE_PATH"] = str(tmp_path / "cache")
+
+    def run(*arguments):
+        log = tmp_path / "spack.log"
+        command = [spack.root / "bin" / "spack", "--color=never", *arguments]
+        return process.run(command, log=log, env=environment, timeout=300).output
+
+    return run
+
+
+def assert_known(run, *scope):
+    assert "py-horovod" in run(*scope, "list", "-r", "hvd", "py-horovod").split()
+    assert "0.28.1" in run(*scope, "versions", "--safe", "py-horovod").split()
+    # the module beside package.py is imported with it
+    assert "Warning" not in run(*scope, "repo", "list")
+
+
+def test_by_path(bare, checkout):
+    bare("repo", "add", checkout.root / "spack_repo" / "hvd")
+    assert_known(bare)
+
+
+def test_by_git_url(bare, checkout):
+    git = ["git", "-C", checkout.root, "-c", "user.name=t", "-c", "user.email=t@example.org"]
+    for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "x"]):
+        subprocess.run([*git, *command], check=True)
+    bare("repo", "add", "--name", "hvd", f"file://{checkout.root}")
+    assert_known(bare)
+
+
+def test_by_an_environment(bare, checkout):
+    assert_known(bare, "-e", checkout.root / "environments" / "local-hvd")
+
+
+def test_environments_are_activated_by_name(spack, tmp_path):
+    done = spack.run("env", "activate", "--sh", "local-hvd", log=tmp_path / "log")
+    assert "SPACK_ENV=" in done.output and "/environments/local-hvd" in done.output
+
+
+def test_environments_can_be_tracked_by_people_with_a_spack_of_their_own(bare, checkout):
+    bare("env", "track", "--name", "mine", checkout.root / "environments" / "local-hvd")
+    assert "SPACK_ENV=" in bare("env", "activate", "--sh", "mine")
+    assert_known(bare, "-e", "mine")
+
+
+def test_our_recipe_is_the_one_that_is_found(spack, tmp_path):
+    done = spack.run("location", "-p", "py-horovod", log=tmp_path / "log")
+    assert "/packages/py_horovod" in done.output and "builtin" not in done.output
+
+
+def test_audit_is_clean(spack, tmp_path):
+    done = spack.run("audit", "packages", "py-horovod", log=tmp_path / "log", timeout=300)
+    assert "PKG-" in done.output
+    assert "issue" not in done.output
+
+
+def test_build_flags_are_part_of_the_hash(spack, tmp_path):
+    """Else a Spack that has the package installed would not build it with the new flags."""
+    program = tmp_path / "hash.py"
+    program.write_text(
+        "import pathlib, spack.repo, spack.spec\n"
+        "cls = spack.repo.PATH.get_pkg_class('py-horovod')\n"
+        "package = cls(spack.spec.Spec('py-horovod@=0.28.1'))\n"
+        "before = package.content_hash()\n"
+        "read = pathlib.Path.read_bytes\n"
+        "pathlib.Path.read_bytes = lambda self: read(self) + b'# changed'\n"
+        "print(before != package.content_hash(), len(before))\n"
+    )
+    done = spack.run("python", program, log=tmp_path / "log", timeout=300)
+    assert done.output.split() == ["True", "32"]

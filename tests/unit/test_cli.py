@@ -1,0 +1,122 @@
+"""The command line: help, bad input, and the launcher script."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from hvd import cli, environment, paths, pins
+from hvd.errors import HvdError
+from hvd.run import EXIT_STATUS
+
+
+def hvd(*arguments, **changes):
+    return subprocess.run(
+        [sys.executable, "-m", "hvd", *arguments],
+        env={**os.environ, "PYTHONPATH": str(paths.ROOT / "ci"), **changes},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_help_names_every_command_and_exit_status():
+    done = hvd("--help", COLUMNS="120")
+    assert done.returncode == 0
+    assert "Usage: ./hvd" in done.stdout
+    for command in ("run", "setup", "concretize", "build", "smoke", "externals", "test", "bench"):
+        assert f" {command} " in done.stdout
+    for stage, status in EXIT_STATUS.items():
+        assert f"{status} {stage} failed" in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "no-such-hvd"], "no environment is called 'no-such-hvd'"),
+        (["run", "--engine", "conda"], "conda"),
+        (["externals", "--python", "/no/such/python"], "/no/such/python"),
+        (["test", "--require", "moon"], "no tier is called 'moon'"),
+        (["frobnicate"], "frobnicate"),
+    ],
+)
+def test_bad_input_is_one_error_and_status_2(arguments, message):
+    done = hvd(*arguments)
+    assert done.returncode == cli.USAGE
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
+
+
+def test_an_unknown_pair_is_a_failed_setup(tmp_path):
+    done = hvd("setup", "--engine=spack", "--pair=spack-0.1", XDG_CACHE_HOME=str(tmp_path))
+    assert done.returncode == EXIT_STATUS["setup"]
+    assert "no pair of Spack and packages is called 'spack-0.1'" in done.stderr
+    assert pins.versions().pairs[0].name in done.stderr
+
+
+def test_every_stage_fails_with_a_status_of_its_own():
+    assert len(set(EXIT_STATUS.values()) | {0, 1, cli.USAGE}) == len(EXIT_STATUS) + 3
+
+
+def test_environments_are_listed():
+    done = hvd("list")
+    assert [line.split()[0] for line in done.stdout.splitlines()] == environment.names()
+    assert "local-hvd" in environment.names()
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("specs: [zlib]", "'spack' is missing"),
+        ("spack: {specs: zlib}", "'spack:specs'"),
+        ("spack: [", "spack.yaml"),
+    ],
+)
+def test_a_bad_environment_names_file_and_key(tmp_path, monkeypatch, text, key):
+    monkeypatch.setattr(paths, "ENVIRONMENTS", tmp_path)
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "spack.yaml").write_text(text)
+    with pytest.raises(HvdError) as caught:
+        environment.load("bad")
+    assert "spack.yaml" in caught.value.message and key in caught.value.message
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("pairs: []", "key 'git' is missing"),
+        ("git: {}\npairs: [{name: x}]", "key 'spack' is missing"),
+        ("git: [", "line"),
+    ],
+)
+def test_bad_pins_name_file_and_key(tmp_path, text, message):
+    file = tmp_path / "versions.yaml"
+    file.write_text(text)
+    with pytest.raises(HvdError) as caught:
+        pins.load(file)
+    assert "versions.yaml" in caught.value.message and message in caught.value.message
+
+
+def test_the_cache_follows_xdg(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert paths.cache() == tmp_path / "hvd"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert paths.cache() == tmp_path / ".cache" / "hvd"
+
+
+def test_the_launcher_says_what_it_lacks(tmp_path):
+    """Without git on PATH, ./hvd ends before it makes anything."""
+    script = tmp_path / "hvd"
+    shutil.copy(paths.ROOT / "hvd", script)
+    done = subprocess.run(
+        [sys.executable, script, "run"],
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == cli.USAGE
+    assert "git is not on PATH" in done.stderr and "way out:" in done.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["hvd"]

@@ -1,0 +1,69 @@
+"""lock: one at a time, and orphans of a killed one are ended."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from hvd import lock, paths
+from hvd.errors import HvdError
+
+#: Takes the lock, starts a process of its own and says both pids.
+HOLDER = """
+import pathlib, subprocess, sys, os, time
+from hvd import lock
+with lock.exclusive(pathlib.Path(sys.argv[1])):
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"],
+                             start_new_session=True)
+    print(os.getpid(), child.pid, flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def holder(tmp_path):
+    path = tmp_path / "lock"
+    environment = {**os.environ, "PYTHONPATH": str(paths.ROOT / "ci")}
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, path], stdout=subprocess.PIPE, text=True, env=environment
+    )
+    owner, orphan = map(int, process.stdout.readline().split())
+    yield path, process, owner, orphan
+    for pid in (owner, orphan):
+        if psutil.pid_exists(pid):
+            os.kill(pid, signal.SIGKILL)
+    process.wait()
+
+
+def test_a_second_one_is_told_who_holds_it(holder):
+    path, _, owner, _ = holder
+    with pytest.raises(HvdError) as caught, lock.exclusive(path):
+        pass
+    assert str(owner) in caught.value.message
+    assert f"kill {owner}" in caught.value.remedy
+
+
+def test_orphans_of_a_killed_owner_are_ended(holder):
+    path, process, owner, orphan = holder
+    os.kill(owner, signal.SIGKILL)
+    process.wait()
+    assert psutil.Process(orphan).is_running()
+    with lock.exclusive(path):
+        deadline = time.monotonic() + 10
+        while psutil.pid_exists(orphan) and time.monotonic() < deadline:
+            if psutil.Process(orphan).status() == psutil.STATUS_ZOMBIE:
+                break
+            time.sleep(0.05)
+        else:
+            assert not psutil.pid_exists(orphan)
+
+
+def test_it_is_free_again_afterwards(tmp_path):
+    for _ in range(2):
+        with lock.exclusive(tmp_path / "lock"):
+            assert os.environ[lock.MARK] == str(tmp_path / "lock")
+    assert lock.MARK not in os.environ

@@ -1,0 +1,80 @@
+"""process: logs, limits, and nothing left behind."""
+
+import sys
+import time
+
+import psutil
+import pytest
+
+from hvd import process
+from hvd.errors import CommandFailed
+
+#: Starts a grandchild in a session of its own, says its pid, and waits.
+ESCAPE = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"],
+                         start_new_session=True)
+print(child.pid, flush=True)
+time.sleep({wait})
+"""
+
+
+def python(text):
+    return [sys.executable, "-c", text]
+
+
+def test_output_and_command_are_in_the_log(tmp_path):
+    log = tmp_path / "deep" / "log"
+    done = process.run(
+        python("print('hello'); import sys; print('oops', file=sys.stderr)"), log=log
+    )
+    assert done.status == 0
+    assert done.output == "hello\noops\n" or done.output == "oops\nhello\n"
+    assert log.read_text().startswith("$ ")
+
+
+def test_a_second_command_is_appended(tmp_path):
+    log = tmp_path / "log"
+    process.run(python("print(1)"), log=log)
+    assert process.run(python("print(2)"), log=log).output == "2\n"
+    assert "1\n" in log.read_text()
+
+
+def test_failure_carries_status_and_last_lines(tmp_path):
+    program = "print('\\n'.join(map(str, range(100)))); raise SystemExit(3)"
+    with pytest.raises(CommandFailed) as caught:
+        process.run(python(program), log=tmp_path / "log")
+    assert caught.value.status == 3
+    assert caught.value.tail.splitlines()[-1] == "99"
+    assert len(caught.value.tail.splitlines()) == process.TAIL_LINES
+
+
+def test_missing_program_is_a_failure_of_the_command(tmp_path):
+    with pytest.raises(CommandFailed) as caught:
+        process.run(["/no/such/program"], log=tmp_path / "log")
+    assert "No such file" in caught.value.tail
+
+
+@pytest.mark.parametrize("wait", [600, 0], ids=["time-out", "launcher ended first"])
+def test_no_descendant_survives_even_in_its_own_session(tmp_path, wait):
+    process.adopt_orphans()
+    log = tmp_path / "log"
+    begin = time.monotonic()
+    try:
+        process.run(python(ESCAPE.format(wait=wait)), log=log, timeout=2)
+        assert not wait
+    except CommandFailed as error:
+        assert wait and error.status is None
+    pid = int(log.read_text().splitlines()[-1])
+    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    assert time.monotonic() - begin < 60
+
+
+def test_other_children_are_spared(tmp_path):
+    other = psutil.Popen(python("import time; time.sleep(600)"))
+    try:
+        process.run(python("pass"), log=tmp_path / "log")
+        assert other.is_running() and other.status() != psutil.STATUS_ZOMBIE
+    finally:
+        other.kill()
+        other.wait()

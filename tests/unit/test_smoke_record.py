@@ -1,0 +1,147 @@
+"""What a process leaves behind when it ends as it should, dies, or is told to end."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+from typing import Callable
+
+import pytest
+
+from hvd.smoke import program_record, records
+
+#: Seconds after which a process that should have ended is taken to hang.
+LIMIT = 30.0
+
+PRELUDE = """
+import os, pathlib, signal, sys, time
+sys.path.insert(0, os.environ["SMOKE"])
+from program_record import Recorder, supervise
+out = pathlib.Path(sys.argv[1])
+supervise(out)
+recorder = Recorder(out)
+"""
+BECOME_RANK = PRELUDE + "recorder.become_rank(1, size=2, mpi_libraries=[])\n"
+HANG = """
+def stuck():
+    pathlib.Path(out, "here").touch()
+    time.sleep(60)
+recorder.check("barrier", stuck)
+"""
+
+
+def start(code: str, out: pathlib.Path, **environment: str) -> subprocess.Popen:
+    """Start a process that records in ``out``."""
+    smoke = str(pathlib.Path(program_record.__file__).parent)
+    return subprocess.Popen(
+        [sys.executable, "-c", code, str(out)], env={"SMOKE": smoke, **environment}
+    )
+
+
+def test_operations_are_recorded_in_order(tmp_path: pathlib.Path) -> None:
+    code = BECOME_RANK + (
+        'recorder.check("sum", lambda: 3, lambda r: "", "float32", 7)\n'
+        'recorder.check("max", lambda: 3, lambda r: f"expected 4, got {r}")\n'
+        'recorder.emit("done")\n'
+        "sys.exit(recorder.failed)\n"
+    )
+    assert start(code, tmp_path).wait(timeout=LIMIT) == 1
+    (rank,) = records.read(tmp_path)
+    assert (rank.rank, rank.size, rank.done, rank.status) == (1, 2, True, 1)
+    assert [str(operation) for operation in rank.operations] == ["sum float32 x 7", "max"]
+    assert [operation.ok for operation in rank.operations] == [True, False]
+    assert rank.wrong[0].detail == "expected 4, got 3"
+    lines = (tmp_path / "rank-1.jsonl").read_text().splitlines()
+    events = [json.loads(line)["event"] for line in lines]
+    assert events == ["init", "start", "end", "start", "end", "done"]
+    assert not list(tmp_path.glob("launch-*"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGABRT, signal.SIGSEGV])
+def test_death_by_signal_is_recorded_and_passed_on(
+    tmp_path: pathlib.Path, number: signal.Signals
+) -> None:
+    code = BECOME_RANK + f'recorder.check("sum", lambda: os.kill(os.getpid(), {int(number)}))'
+    assert start(code, tmp_path).wait(timeout=LIMIT) == -number
+    (rank,) = records.read(tmp_path)
+    assert (rank.signal, rank.status, rank.told_to_end) == (number, None, False)
+    assert str(rank.current) == "sum"
+    assert bool(rank.crash) == (number != signal.SIGKILL)
+
+
+def test_exit_status_is_recorded_and_passed_on(tmp_path: pathlib.Path) -> None:
+    code = PRELUDE + 'recorder.check("init", lambda: os._exit(7))'
+    assert start(code, tmp_path, OMPI_COMM_WORLD_RANK="1").wait(timeout=LIMIT) == 7
+    (rank,) = records.read(tmp_path)
+    assert (rank.rank, rank.launcher_rank, rank.status) == (None, 1, 7)
+    assert (rank.label, rank.where) == ("rank 1", "in init")
+
+
+@pytest.mark.parametrize(
+    "pids",
+    [
+        lambda process, out: [process.pid],
+        lambda process, out: [process.pid, records.read(out)[0].pid],
+        lambda process, out: [records.read(out)[0].pid, process.pid],
+    ],
+    ids=["parent", "parent and rank", "rank and parent"],
+)
+def test_sigterm_ends_the_rank_and_leaves_its_stack(
+    tmp_path: pathlib.Path, pids: Callable[[subprocess.Popen, pathlib.Path], list[int]]
+) -> None:
+    process = start(BECOME_RANK + HANG, tmp_path)
+    deadline = time.monotonic() + LIMIT
+    while not (tmp_path / "here").exists():
+        assert time.monotonic() < deadline, "the process did not start"
+        time.sleep(0.01)
+    for pid in pids(process, tmp_path):  # as one signals a process group, and more than once
+        os.kill(pid, signal.SIGTERM)
+        os.kill(pid, signal.SIGTERM)
+    assert process.wait(timeout=LIMIT) == -signal.SIGTERM
+    (rank,) = records.read(tmp_path)
+    assert rank.told_to_end
+    assert rank.signal is not None
+    assert "stuck" in [frame.function for frame in rank.stack]
+    assert not rank.crash
+
+
+def test_rank_dies_with_its_parent(tmp_path: pathlib.Path) -> None:
+    """As when a launcher kills the process that it started and knows no other."""
+    if not sys.platform.startswith("linux"):
+        pytest.skip("PR_SET_PDEATHSIG is Linux's")
+    process = start(BECOME_RANK + HANG, tmp_path)
+    deadline = time.monotonic() + LIMIT
+    while not (tmp_path / "here").exists():
+        assert time.monotonic() < deadline, "the process did not start"
+        time.sleep(0.01)
+    (rank,) = records.read(tmp_path)
+    process.kill()
+    process.wait(timeout=LIMIT)
+    status = pathlib.Path(f"/proc/{rank.pid}/status")
+    while status.exists() and "State:\tZ" not in status.read_text():
+        assert time.monotonic() < deadline, "the rank outlived its parent"
+        time.sleep(0.01)
+    (rank,) = records.read(tmp_path)
+    assert (rank.signal, rank.status) == (None, None)
+
+
+def test_two_processes_of_one_rank_leave_two_records(tmp_path: pathlib.Path) -> None:
+    processes = [start(BECOME_RANK, tmp_path) for _ in range(2)]
+    assert [process.wait(timeout=LIMIT) for process in processes] == [0, 0]
+    assert [rank.rank for rank in records.read(tmp_path)] == [1, 1]
+
+
+def test_exception_is_recorded_with_its_operation(tmp_path: pathlib.Path) -> None:
+    code = BECOME_RANK + (
+        'try: recorder.check("sum", lambda: 1 / 0, None, "int32", 3)\n'
+        "except ZeroDivisionError as error: recorder.error(error)\n"
+    )
+    assert start(code, tmp_path).wait(timeout=LIMIT) == 0
+    (rank,) = records.read(tmp_path)
+    assert rank.error == {"kind": "ZeroDivisionError", "detail": "division by zero"}
+    assert rank.where == "in sum int32 x 3"

@@ -1,0 +1,198 @@
+"""Launching, and what is made of a launch, with stand-ins for mpirun and horovodrun."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+import sys
+import textwrap
+
+import pytest
+
+from hvd.errors import HvdError
+from hvd.smoke import run
+from hvd.smoke.check_build import Expectation
+from hvd.smoke.launch import LAUNCHERS, Target, environment, find_program, launchers
+
+MPI_ONLY = Expectation(
+    "0.28.1", frozenset({"pytorch"}), frozenset({"mpi"}), frozenset({"nccl", "mpi"})
+)
+
+CHECK_BUILD = """Horovod v0.28.1:
+Available Frameworks:
+    [X] PyTorch
+Available Controllers:
+    [X] MPI
+Available Tensor Operations:
+    [X] NCCL
+    [X] MPI
+"""
+
+#: A launcher whose ranks do what ``program.py`` would, without Horovod.
+LAUNCHER = """
+    import json, os, pathlib, sys
+    if "--check-build" in sys.argv:
+        print(os.environ["CHECK_BUILD"])
+        sys.exit(0)
+    out = pathlib.Path(sys.argv[sys.argv.index("--out") + 1])
+    for rank in (0, 1):
+        events = [{"event": "init", "rank": rank, "size": 2, "host": "a", "pid": rank,
+                   "mpi_libraries": ["/opt/mpi/lib/libmpi.so"]}]
+        operation = {"operation": "allgather", "dtype": "int32", "elements": 10 * rank}
+        events += [{"event": "left-out", "operation": "x", "dtype": "bool", "reason": "y"},
+                   {"event": "start", **operation},
+                   {"event": "end", **operation, "seconds": 1 + rank, "ok": True, "detail": ""},
+                   {"event": "bandwidth", "method": "horovod", "bytes": 4_000_000,
+                    "seconds": 1 + rank},
+                   {"event": "done"}]
+        lines = "".join(json.dumps(event) + "\\n" for event in events)
+        (out / f"rank-{rank}.jsonl").write_text(lines)
+"""
+
+
+@pytest.fixture
+def target(tmp_path: pathlib.Path) -> Target:
+    binaries = tmp_path / "bin"
+    binaries.mkdir()
+    for name in ("mpirun", "horovodrun"):
+        script = binaries / name
+        script.write_text(f"#!{sys.executable}\n{textwrap.dedent(LAUNCHER)}")
+        script.chmod(0o755)
+    return Target(pathlib.Path("python"), {"PATH": str(binaries), "CHECK_BUILD": CHECK_BUILD})
+
+
+def test_every_launcher_of_the_controllers_is_run(target: Target, tmp_path: pathlib.Path) -> None:
+    checks = run.run_smoke(target, MPI_ONLY, tmp_path / "out")
+    names = ["check-build", "mpirun", "horovodrun --mpi"]
+    assert [(check.name, check.failures) for check in checks] == [(name, []) for name in names]
+    for check in map(json.loads, (json.dumps(check.to_dict()) for check in checks)):
+        assert check["passed"] is True
+        assert pathlib.Path(check["log"]).is_file()
+
+
+def test_check_has_tables_of_all_ranks(target: Target, tmp_path: pathlib.Path) -> None:
+    check = run.run_launcher(LAUNCHERS[0], target, tmp_path / "out")
+    assert check.operations == [
+        {
+            "operation": "allgather",
+            "dtype": "int32",
+            "elements": 10,
+            "seconds": {"0": 1, "1": 2},
+            "ok": {"0": True, "1": True},
+        }
+    ]
+    assert check.bandwidth == [
+        {
+            "method": "horovod",
+            "bytes": 4_000_000,
+            "seconds": 2,
+            "algorithm_mb_s": 2.0,
+            "bus_mb_s": 2.0,  # 2 (n - 1) / n is 1 for two ranks
+        }
+    ]
+    assert check.details == {
+        "framework": "torch",
+        "mpi_libraries": ["/opt/mpi/lib/libmpi.so"],
+        "left_out": [{"operation": "x", "dtype": "bool", "reason": "y"}],
+    }
+
+
+def test_records_of_an_earlier_run_do_not_count(target: Target, tmp_path: pathlib.Path) -> None:
+    stale = tmp_path / "out" / "mpirun" / "rank-2.jsonl"
+    stale.parent.mkdir(parents=True)
+    stale.write_text('{"event": "init", "rank": 2, "size": 3, "host": "a", "pid": 9}\n')
+    (stale.parent / "log.txt").write_text("Missing ranks:\n1: [x]\n")
+    check = run.run_launcher(LAUNCHERS[0], target, tmp_path / "out")
+    assert check.failures == []
+    assert "Missing ranks" not in check.log.read_text()
+
+
+def test_unexpected_build_fails_and_the_rest_still_runs(
+    target: Target, tmp_path: pathlib.Path
+) -> None:
+    expected = Expectation("0.28.1", MPI_ONLY.frameworks, MPI_ONLY.controllers, frozenset({"mpi"}))
+    checks = run.run_smoke(target, expected, tmp_path / "out")
+    assert checks[0].failures == ["operations: nccl is built, but not expected"]
+    assert not checks[0].passed
+    assert [check.passed for check in checks[1:]] == [True, True]
+
+
+@pytest.mark.parametrize(
+    "missing, failing",
+    [
+        ("horovodrun", ["check-build", "horovodrun --mpi"]),
+        ("mpirun", ["mpirun", "horovodrun --mpi"]),
+    ],
+)
+def test_missing_program_is_named(
+    target: Target, tmp_path: pathlib.Path, missing: str, failing: list[str]
+) -> None:
+    os.remove(tmp_path / "bin" / missing)
+    checks = run.run_smoke(target, MPI_ONLY, tmp_path / "out")
+    assert [check.name for check in checks if not check.passed] == failing
+    for check in checks:
+        if not check.passed:
+            (failure,) = check.failures
+            assert failure.startswith(f"{missing} is not on the PATH")
+
+
+def test_time_limit_is_a_failure(target: Target, tmp_path: pathlib.Path) -> None:
+    script = tmp_path / "bin" / "mpirun"
+    script.write_text(f"#!{sys.executable}\nimport time; time.sleep(600)\n")
+    check = run.run_launcher(LAUNCHERS[0], target, tmp_path / "out", timeout=1)
+    (failure,) = check.failures
+    assert re.fullmatch(r"mpirun was killed after \d+ s, and no rank had left a record", failure)
+
+
+def test_framework_without_a_program_is_refused(target: Target, tmp_path: pathlib.Path) -> None:
+    expected = Expectation("0.28.1", frozenset({"mxnet"}), frozenset({"mpi"}), frozenset())
+    with pytest.raises(HvdError, match=r"frameworks \['mxnet'\]"):
+        run.run_smoke(target, expected, tmp_path)
+
+
+def test_launchers_follow_the_controllers() -> None:
+    by_controllers = {
+        ("mpi",): ["mpirun", "horovodrun --mpi"],
+        ("gloo",): ["horovodrun --gloo"],
+        ("gloo", "mpi"): ["mpirun", "horovodrun --mpi", "horovodrun --gloo"],
+    }
+    for controllers, names in by_controllers.items():
+        expected = Expectation("", frozenset(), frozenset(controllers), frozenset())
+        assert [launcher.name for launcher in launchers(expected)] == names
+
+
+def test_commands() -> None:
+    assert [" ".join(each.command("/bin/x", 4)) for each in LAUNCHERS] == [
+        "/bin/x -np 4",
+        "/bin/x --mpi -np 4 -H localhost:4",
+        "/bin/x --gloo -np 4 -H localhost:4",
+    ]
+
+
+def test_surroundings_do_not_choose_the_controller(target: Target) -> None:
+    inherited = {
+        **target.environment,
+        "HOROVOD_CONTROLLER": "mpi",
+        "HOROVOD_CPU_OPERATIONS": "mpi",
+    }
+    gloo = environment(LAUNCHERS[2], Target(target.python, inherited), timeout=120)
+    assert (gloo["HOROVOD_CONTROLLER"], gloo["HOROVOD_CPU_OPERATIONS"]) == ("gloo", "gloo")
+    assert gloo["PATH"] == target.environment["PATH"]
+    assert gloo["HOROVOD_STALL_CHECK_TIME_SECONDS"] == "30"
+
+
+@pytest.mark.parametrize("user, allowed", [(0, True), (1000, False)])
+def test_root_is_allowed_only_for_root(
+    target: Target, monkeypatch: pytest.MonkeyPatch, user: int, allowed: bool
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    settings = environment(LAUNCHERS[0], target, timeout=120)
+    assert (settings.get("OMPI_ALLOW_RUN_AS_ROOT") == "1") == allowed
+
+
+def test_programs_come_from_the_target_only(target: Target, tmp_path: pathlib.Path) -> None:
+    assert find_program(target, "mpirun") == str(tmp_path / "bin" / "mpirun")
+    with pytest.raises(HvdError, match="python3 is not on the PATH"):
+        find_program(target, "python3")
