@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from hvd import paths, pins
+from hvd import paths, pins, recipe, source
 from hvd import spack as spack_module
 from hvd.errors import HvdError
 from hvd.spack import Sources, Spack
@@ -68,6 +68,29 @@ def find_spack(request, tmp_path_factory):
         return found[name]
 
     return find
+
+
+@pytest.fixture(scope="session")
+def py_horovod():
+    """The recipe, read without Spack."""
+    return recipe.load("py-horovod")
+
+
+@pytest.fixture(scope="session")
+def horovod_tree(py_horovod, tmp_path_factory, request):
+    """A function that unpacks Horovod's sdist of a version anew, and applies patch files."""
+
+    def tree(version: str, *patches: pathlib.Path) -> pathlib.Path:
+        try:
+            sdist = source.sdist(py_horovod, version)
+        except HvdError as error:
+            unmet(request.config, "build", error.message)
+        directory = tmp_path_factory.mktemp(f"horovod-{version}")
+        unpacked = source.unpack(sdist, directory / "source")
+        source.patch(unpacked, patches, directory / "log")
+        return unpacked
+
+    return tree
 
 
 @dataclasses.dataclass(frozen=True)

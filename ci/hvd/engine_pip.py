@@ -10,11 +10,9 @@ import dataclasses
 import os
 import pathlib
 import shutil
-import sys
-import tarfile
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from hvd import engine_spack, externals, framework, index, machine, paths, process, specs, stamp
+from hvd import engine_spack, externals, framework, machine, paths, process, source, specs, stamp
 from hvd import recipe as recipe_module
 from hvd.environment import Environment
 from hvd.errors import HvdError
@@ -84,11 +82,11 @@ class PipEngine:
             return
         stamp.clear(self.directory)
         with run.step("sources and patches") as task:
-            source, _ = self.prepare(task.log)
+            tree, _ = self.prepare(task.log)
             task.say(", ".join(patch.name for patch in patches))
         with run.step("pip install horovod") as task:
-            self.pip_install(source, flags, task.log)
-        stamp.clear(source)
+            self.pip_install(tree, flags, task.log)
+        stamp.clear(tree)
         stamp.put(done, digest)
 
     def prepare(self, log: pathlib.Path) -> Tuple[pathlib.Path, Mapping[str, Optional[str]]]:
@@ -97,12 +95,11 @@ class PipEngine:
         Returns:
             The tree, and the variables to build it with.
         """
-        sdist = paths.cache() / "sources" / "pip" / f"horovod-{self.spec.versions}.tar.gz"
-        if not sdist.is_file() or index.digest(sdist) != self._sha256:
-            index.fetch("horovod", sdist.name, self._sha256, sdist)
-        source = self._unpack(sdist, self.recipe.patches(self.spec), log)
+        sdist = source.sdist(self.recipe, self.spec.versions)
+        tree = source.unpack(sdist, self.directory / "source")
+        source.patch(tree, self.recipe.patches(self.spec), log)
         self._make_venv(log)
-        return source, self._flags()
+        return tree, self._flags()
 
     @property
     def _sha256(self) -> str:
@@ -112,12 +109,12 @@ class PipEngine:
         return self.recipe.build_flags.build_environment(self.selection)
 
     def pip_install(
-        self, source: pathlib.Path, flags: Mapping[str, Optional[str]], log: pathlib.Path
+        self, tree: pathlib.Path, flags: Mapping[str, Optional[str]], log: pathlib.Path
     ) -> None:
-        """``pip install`` the tree ``source`` into the virtual environment."""
+        """``pip install`` the source ``tree`` into the virtual environment."""
         process.run(
             [self.venv / "bin" / "python", "-m", "pip", "install", "--verbose"]
-            + ["--no-build-isolation", "--no-deps", "--no-index", "--no-cache-dir", source],
+            + ["--no-build-isolation", "--no-deps", "--no-index", "--no-cache-dir", tree],
             log=log,
             env=self._build_environment(flags),
             timeout=_BUILD_TIMEOUT,
@@ -243,24 +240,6 @@ class PipEngine:
             architecture_flags=machine.architecture_flags(),
             jobs=self.jobs,
         )
-
-    def _unpack(
-        self, sdist: pathlib.Path, patches: List[pathlib.Path], log: pathlib.Path
-    ) -> pathlib.Path:
-        scratch = self.directory / "source"
-        scratch.mkdir(parents=True)
-        with tarfile.open(sdist) as archive:
-            if sys.version_info >= (3, 12):
-                archive.extractall(scratch, filter="data")
-            else:
-                # its sha256 is the recipe's; no need to distrust its member names
-                archive.extractall(scratch)
-        source = next(path for path in scratch.iterdir() if path.is_dir())
-        # git must not take the checkout around it for the tree to patch
-        environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(scratch)}
-        for patch in patches:
-            process.run(["git", "apply", "-p1", patch], log=log, cwd=source, env=environment)
-        return source
 
     def _make_venv(self, log: pathlib.Path) -> None:
         """A virtual environment of the frameworks' Python that sees the frameworks."""

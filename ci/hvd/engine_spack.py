@@ -20,7 +20,6 @@ from hvd.spack import Sources
 HOROVOD = "py-horovod"
 #: Seconds for one `spack install`; a GPU stack from source takes hours.
 _INSTALL_TIMEOUT = 24 * 3600
-_SOLVE_TIMEOUT = 3600
 
 
 @dataclasses.dataclass
@@ -73,12 +72,7 @@ class SpackEngine:
             if not self.fresh and lock.exists() and stamp.matches(done, stamp.of(digest, lock)):
                 task.cached()
                 return
-            scope = self.spack.prune(environment.directory, task.log)
-            self.spack.run(
-                *("-C", scope, "-e", environment.directory, "concretize", "--force"),
-                log=task.log,
-                timeout=_SOLVE_TIMEOUT,
-            )
+            self.spack.concretize(environment.directory, task.log)
             stamp.put(done, stamp.of(digest, lock))
 
     def _forget_other_pairs(self) -> None:

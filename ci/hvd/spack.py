@@ -23,6 +23,9 @@ from hvd.process import Completed
 _VERSION = re.compile(r'^__version__ = "(\d+\.\d+)', re.MULTILINE)
 #: The compilers that are looked for.
 _COMPILERS = ("gcc", "llvm")
+#: The build tools that are looked for.
+_TOOLS = ("cmake", "gmake")
+_SOLVE_TIMEOUT = 3600
 #: Variables of the caller that a captured activation may see.
 _HARMLESS = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TMPDIR", "USER")
 #: Variables that would let the user's own Spack in.
@@ -97,7 +100,12 @@ class Spack:
                 "source_cache": str(cache / "downloads"),
                 "misc_cache": str(cache / "spack" / self.pair.name),
                 "build_jobs": jobs,
+                # old machines have old versions; what may not be used with Horovod its recipe
+                # refuses, and says why
+                "deprecated": True,
             },
+            # leave out of a solve what packages.yaml rules out
+            "concretizer": {"static_analysis": True},
             # the first one wins
             "repos": {"hvd": str(paths.REPOSITORY), "builtin": str(builtin)},
             "mirrors": {
@@ -124,39 +132,39 @@ class Spack:
             HvdError: there is no C++ compiler.
         """
         scope = self.scope / "packages.yaml"
-        if scope.exists():
-            scope.unlink()
+        scope.unlink(missing_ok=True)
         self.run("compiler", "find", "--scope=user", log=log, timeout=300)
-        find = ["external", "find", "--scope=user", "--not-buildable"]
+        find = ["external", "find", "--scope=user"]
         for directory in mpi.search_path(first).split(os.pathsep):
             if os.path.isdir(directory):
                 find += ["--path", directory]
-        self.run(*find, "cmake", "gmake", log=log, timeout=300)
+        self.run(*find, *_TOOLS, log=log, timeout=300)
         found = yaml.safe_load(scope.read_text())["packages"] if scope.exists() else {}
-        for name in _COMPILERS:
-            if name in found:
-                found[name]["buildable"] = False
-        # a compiler is never built to build something with it
-        found.update({language: {"buildable": False} for language in ("c", "cxx", "fortran")})
-        write_atomically(scope, yaml.safe_dump({"packages": found}).encode())
         if not any(_has_cxx(found.get(name, {})) for name in _COMPILERS):
             raise HvdError("no C++ compiler is on PATH", "install one: g++ or clang++", log)
+        # for solves that must not build a compiler or a tool to build something with it
+        names = [*found, "c", "cxx", "fortran"]
+        self._write_not_buildable(self._tools, names)
 
     def python(self, environment: pathlib.Path, program: pathlib.Path, log: pathlib.Path) -> str:
         """What the Python file ``program`` prints when Spack runs it in ``environment``."""
         return self.run("-e", environment, "python", program, log=log, timeout=600).output
 
-    def prune(self, environment: pathlib.Path, log: pathlib.Path) -> pathlib.Path:
-        """A configuration scope without the packages that ``environment`` can never need.
+    def concretize(self, environment: pathlib.Path, log: pathlib.Path) -> None:
+        """Solve ``environment`` anew, with this machine's compilers and build tools.
 
-        See ``spack_prune.py``.
+        First it is asked what the environment can never need; see ``spack_prune.py``.
+
+        Raises:
+            CommandFailed: there is no solution; the log says why.
         """
-        listing = self.python(environment, pathlib.Path(__file__).with_name("spack_prune.py"), log)
-        names = json.loads(listing.splitlines()[-1])
-        scope = self.state / environment.name / "prune"
-        content = {"packages": {name: {"buildable": False} for name in names}}
-        write_atomically(scope / "packages.yaml", yaml.safe_dump(content).encode())
-        return scope
+        where = ("-C", self._tools, "-e", environment)
+        program = pathlib.Path(__file__).with_name("spack_prune.py")
+        listing = self.run(*where, "python", program, log=log, timeout=600).output
+        pruned = self.state / environment.name / "prune"
+        self._write_not_buildable(pruned, json.loads(listing.splitlines()[-1]))
+        arguments = ("-C", pruned, *where, "concretize", "--force")
+        self.run(*arguments, log=log, timeout=_SOLVE_TIMEOUT)
 
     def activation(self, environment: pathlib.Path, log: pathlib.Path) -> Dict[str, str]:
         """The variables that activating ``environment`` sets, with their values.
@@ -174,6 +182,15 @@ class Spack:
         done = process.run(["bash", "-c", shell], log=log, env=base, timeout=300)
         after = json.loads(done.output.splitlines()[-1])
         return {name: value for name, value in after.items() if base.get(name) != value}
+
+    @property
+    def _tools(self) -> pathlib.Path:
+        return self.state / "tools"
+
+    @staticmethod
+    def _write_not_buildable(scope: pathlib.Path, names: List[str]) -> None:
+        content = {"packages": {name: {"buildable": False} for name in names}}
+        write_atomically(scope / "packages.yaml", yaml.safe_dump(content).encode())
 
     def _setup_script(self) -> str:
         lines = ["# Made by ./hvd setup.  Source it: spack env activate then knows our names."]

@@ -5,6 +5,30 @@ import subprocess
 
 import pytest
 
+from hvd import recipe, specs
+from hvd.errors import CommandFailed
+
+VERSIONS = list(recipe.load("py-horovod").versions())
+
+#: Selections that between them ask for every patch; the version is put in front.
+SELECTIONS = (
+    "+mpi+gloo frameworks=pytorch ^py-torch@2.13",
+    "+mpi+gloo+cuda+nccl frameworks=pytorch,tensorflow,keras ^py-tensorflow@2.20 ^py-torch@2.14",
+)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_patches_of_every_version_apply(py_horovod, horovod_tree, version):
+    refused = []
+    for selection in SELECTIONS:
+        spec = specs.parse(f"py-horovod@{version} {selection}")
+        try:
+            horovod_tree(version, *py_horovod.patches(spec))
+        except CommandFailed as error:
+            refused.append(f"{selection}: {error}")
+    assert not refused
+
+
 #: The first lines of `mpirun --version`, by implementation.
 BANNERS = {
     "mpirun (Open MPI) 5.0.11": "OpenMPI",
