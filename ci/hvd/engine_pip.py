@@ -234,6 +234,7 @@ class PipEngine:
         if self.mpi and "mpi" in chosen:
             prefixes["mpi"] = str(self.mpi.prefix)
         return flags.Selection(
+            version=self.spec.versions,
             controllers=frozenset(chosen & set(flags.CONTROLLERS)),
             frameworks=frozenset(variants["frameworks"]),
             prefixes=prefixes,

@@ -271,10 +271,12 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
         if "+ccl" in spec:
             prefixes["ccl"] = str(spec["intel-oneapi-ccl"].package.component_prefix)
         return build_flags.Selection(
+            version=str(spec.version),
             controllers=frozenset(c for c in build_flags.CONTROLLERS if f"+{c}" in spec),
             operations=frozenset(o for o in build_flags.OPERATIONS if f"+{o}" in spec),
             frameworks=frozenset(spec.variants["frameworks"].value),
             gpu=gpu,
+            gpu_mpi=spec.satisfies("gpu_ops=mpi"),
             prefixes=prefixes,
             nccl_link="static" if spec.satisfies("nccl_link=static") else "shared",
             gpu_architectures=spec.variants["cuda_arch"].value if gpu == "cuda" else (),

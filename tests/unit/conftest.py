@@ -3,36 +3,39 @@
 from __future__ import annotations
 
 import tarfile
+from typing import Dict
 
 import pytest
 
-from hvd import index, paths, recipe
+from hvd import recipe, source
 from hvd.errors import HvdError
 
+#: What decides how Horovod is built, in every release.
+BUILD_SYSTEM = ("setup.py", "CMakeLists.txt", "build_utils.py")
+
 
 @pytest.fixture(scope="session")
-def horovod_sdist(request):
-    """The sdist of the recipe's Horovod, checked."""
+def horovod_build_systems(request) -> Dict[str, str]:
+    """Release to the text of everything in its sdist that decides how it is built."""
     from tests.conftest import unmet
 
-    version, sha256 = next(iter(recipe.load("py-horovod").versions().items()))
-    path = paths.cache() / "sources" / "pip" / f"horovod-{version}.tar.gz"
-    if not path.is_file() or index.digest(path) != sha256:
+    py_horovod = recipe.load("py-horovod")
+    texts = {}
+    for version in py_horovod.versions():
         try:
-            index.fetch("horovod", path.name, sha256, path)
+            sdist = source.sdist(py_horovod, version)
         except HvdError as error:
             unmet(request.config, "build", error.message)
-    return path
+        with tarfile.open(sdist) as archive:
+            texts[version] = "\n".join(
+                archive.extractfile(member).read().decode()
+                for member in archive
+                if member.isfile() and _builds(member.name.partition("/")[2])
+            )
+    return texts
 
 
-@pytest.fixture(scope="session")
-def horovod_sources(horovod_sdist) -> str:
-    """The text of everything that decides how Horovod is built."""
-    texts = []
-    with tarfile.open(horovod_sdist) as archive:
-        for member in archive:
-            name = member.name.partition("/")[2]
-            if name == "setup.py" or name.startswith("cmake/") or name.endswith("CMakeLists.txt"):
-                if member.isfile() and not name.startswith("third_party/"):
-                    texts.append(archive.extractfile(member).read().decode())
-    return "\n".join(texts)
+def _builds(name: str) -> bool:
+    if name.startswith("third_party/"):
+        return False
+    return name.startswith("cmake/") or name.endswith(BUILD_SYSTEM)
