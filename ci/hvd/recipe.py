@@ -49,8 +49,9 @@ class Recipe:
         return [directive for directive in self.directives if directive.name == name]
 
     def versions(self) -> Dict[str, str]:
-        """Version to sha256, newest first."""
-        return {d.arguments[0]: d.keywords["sha256"] for d in self.named("version")}
+        """Release to sha256, newest first; branches have none and are left out."""
+        found = self.named("version")
+        return {d.arguments[0]: d.keywords["sha256"] for d in found if "sha256" in d.keywords}
 
     def defaults(self, spec: Spec) -> Dict[str, specs.Value]:
         """The default of every variant that ``spec`` can have."""
@@ -73,20 +74,33 @@ class Recipe:
         Raises:
             HvdError: with the recipe's own message.
         """
-        for directive in self.named("conflicts"):
-            if directive.applies(spec) and spec.satisfies(specs.parse(directive.arguments[0])):
+        for directive in self.refusals(spec):
+            if "msg" in directive.keywords:
                 raise HvdError(f"{spec.name}: {directive.keywords['msg']}")
-        for directive in self.named("requires"):
-            if directive.applies(spec) and not _required(directive, spec):
-                raise HvdError(f"{spec.name}: {directive.keywords['msg']}")
-        for directive in self.named("depends_on"):
             wanted = specs.parse(directive.arguments[0])
-            have = spec.dependencies.get(wanted.name)
-            if have and directive.applies(spec) and not have.satisfies(wanted):
-                raise HvdError(
-                    f"{spec.name}@{spec.versions} depends on {wanted}, but there is {have}",
-                    "take another version of either; see packages/py_horovod/package.py",
-                )
+            raise HvdError(
+                f"{spec.name}@{spec.versions} depends on {wanted}, but there is "
+                f"{spec.dependencies[wanted.name]}",
+                "take another version of either; see packages/py_horovod/package.py",
+            )
+
+    def refusals(self, spec: Spec) -> Iterator[Directive]:
+        """The conflicts, requirements and dependencies that ``spec`` does not meet."""
+        for directive in self.directives:
+            if not directive.applies(spec):
+                continue
+            if directive.name == "conflicts":
+                refused = spec.satisfies(specs.parse(directive.arguments[0]))
+            elif directive.name == "requires":
+                refused = not _required(directive, spec)
+            elif directive.name == "depends_on":
+                wanted = specs.parse(directive.arguments[0])
+                have = spec.dependencies.get(wanted.name)
+                refused = have is not None and not have.satisfies(wanted)
+            else:
+                refused = False
+            if refused:
+                yield directive
 
 
 def load(name: str, packages: pathlib.Path = PACKAGES) -> Recipe:

@@ -17,6 +17,8 @@ from typing import Dict, FrozenSet, Mapping, Optional, Tuple
 
 #: Frameworks with a compiled plugin of their own: Spack's name to Horovod's.
 PLUGINS = {"tensorflow": "TENSORFLOW", "pytorch": "PYTORCH", "mxnet": "MXNET"}
+#: The Spack packages of those.
+PACKAGES = {"tensorflow": "py-tensorflow", "pytorch": "py-torch", "mxnet": "mxnet"}
 #: Frameworks that need another one's plugin or none at all.
 PURE_PYTHON = ("keras", "spark", "ray")
 CONTROLLERS = ("mpi", "gloo")

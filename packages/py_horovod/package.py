@@ -21,9 +21,13 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
 
     homepage = "https://horovod.ai"
     pypi = "horovod/horovod-0.28.1.tar.gz"
+    git = "https://github.com/horovod/horovod.git"
 
     license("Apache-2.0")
 
+    # https://nvd.nist.gov/vuln/detail/CVE-2024-10190 and CVE-2026-31234: not fixed upstream, and
+    # the patches that close them are for the releases
+    version("master", branch="master", submodules=True, deprecated=True)
     version("0.28.1", sha256="92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0")
     version("0.28.0", sha256="32bba0bdc9fc1bf0b2ba63950fbefce8d8be095a3a87d3977a3dc3f1eb12ffab")
     version("0.27.0", sha256="8a76a98266579de46a1b1cde53d5ec115fc163ffdaa65a8f771aee936e804b33")
@@ -62,6 +66,14 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     variant("ddl", default=False, description="Run allreduce on GPUs with IBM DDL")
     variant("ccl", default=False, description="Run operations on CPUs with oneCCL")
     variant(
+        "gpu_ops",
+        default="none",
+        values=("none", "mpi"),
+        multi=False,
+        description="Run operations on GPUs with a GPU-aware MPI, in place of NCCL",
+    )
+    variant("elastic", default=False, description="Support elastic jobs", when="@0.20:")
+    variant(
         "nccl_link",
         default="shared",
         values=build_flags.NCCL_LINKS,
@@ -82,19 +94,30 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
 
     # CMakeLists.txt
     # https://github.com/horovod/horovod/blob/v0.28.1/CMakeLists.txt#L1
-    depends_on("cmake@3.13:", type="build")
+    depends_on("cmake@3.13:", type="build", when="@0.24:")
+    # https://github.com/horovod/horovod/blob/v0.23.0/CMakeLists.txt#L1
+    depends_on("cmake@2.8.12:", type="build", when="@0.20:0.23")
+    # https://github.com/horovod/horovod/blob/v0.19.5/setup.py#L1461: Gloo's own CMakeLists.txt
+    depends_on("cmake@2.8.12:", type="build", when="@:0.19 +gloo")
     # https://cmake.org/cmake/help/latest/manual/cmake-generators.7.html: the default on Linux
     depends_on("gmake", type="build")
 
     # setup.py
     with default_args(type=("build", "run")):
-        # https://github.com/horovod/horovod/blob/v0.28.1/setup.py: python_requires
-        depends_on("python@3.6:")
+        # https://github.com/horovod/horovod/blob/v0.20.0/setup.py: python_requires
+        depends_on("python@3.6:", when="@0.20:")
         # https://github.com/horovod/horovod/blob/v0.28.1/setup.py: require_list
         depends_on("py-cloudpickle")
         depends_on("py-psutil")
-        depends_on("py-pyyaml")
-        depends_on("py-packaging")
+        # https://github.com/horovod/horovod/blob/v0.18.0/setup.py: require_list
+        depends_on("py-pyyaml", when="@0.18:")
+        # https://github.com/horovod/horovod/blob/v0.26.0/setup.py: require_list
+        depends_on("py-packaging", when="@0.26:")
+        # https://github.com/horovod/horovod/blob/v0.19.5/setup.py: require_list
+        depends_on("py-six", when="@:0.19")
+        # https://github.com/horovod/horovod/blob/v0.20.0/setup.py: require_list
+        depends_on("py-dataclasses", when="@0.20: ^python@:3.6")
+        # https://github.com/horovod/horovod/blob/v0.16.4/setup.py#L1014
         depends_on("py-cffi@1.4:", when="frameworks=pytorch")
 
     # https://github.com/horovod/horovod/blob/v0.28.1/setup.py: the build backend
@@ -102,15 +125,25 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/runner/js_run.py#L23: distutils,
     # which the standard library has up to 3.11
     depends_on("py-setuptools", type="run", when="^python@3.12:")
+    # https://github.com/conda-forge/horovod-feedstock/blob/main/recipe/meta.yaml: PyTorch's
+    # cpp_extension imports pkg_resources.packaging
+    depends_on("py-setuptools@:69", type="build", when="frameworks=pytorch ^py-torch@:2.0")
 
     # Frameworks
     with default_args(type=("build", "link", "run")):
-        # https://github.com/horovod/horovod/blob/v0.28.1/horovod/torch/CMakeLists.txt: 1.5.0
-        depends_on("py-torch@1.5:", when="frameworks=pytorch")
-        # https://github.com/horovod/horovod/blob/v0.28.1/horovod/tensorflow/CMakeLists.txt
-        depends_on("py-tensorflow@1.15:", when="frameworks=tensorflow")
-        # https://github.com/horovod/horovod/blob/v0.28.1/setup.py: mxnet_require_list
-        depends_on("mxnet@1.4.1: +python", when="frameworks=mxnet")
+        # https://github.com/horovod/horovod/blob/v0.28.1/horovod/torch/CMakeLists.txt
+        depends_on("py-torch@1.5:", when="@0.25: frameworks=pytorch")
+        # https://github.com/horovod/horovod/pull/2086
+        depends_on("py-torch@1.2:", when="@0.20:0.24 frameworks=pytorch")
+        # https://github.com/horovod/horovod/blob/v0.19.5/setup.py#L1138
+        depends_on("py-torch@0.4:", when="@:0.19 frameworks=pytorch")
+        # https://github.com/horovod/horovod/pull/2169
+        depends_on("py-tensorflow@1.15:", when="@0.20: frameworks=tensorflow")
+        # https://github.com/horovod/horovod/blob/v0.19.5/setup.py#L79
+        depends_on("py-tensorflow@1.1:", when="@:0.19 frameworks=tensorflow")
+        # https://github.com/horovod/horovod/blob/v0.28.1/horovod/mxnet/CMakeLists.txt: and
+        # mxnet/base.h of MXNet 2 is another
+        depends_on("mxnet@1.4.1:1 +python", when="frameworks=mxnet")
 
     with default_args(type=("build", "run")):
         # https://github.com/horovod/horovod/blob/v0.28.1/setup.py: keras_require_list
@@ -118,18 +151,42 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
 
         # https://github.com/horovod/horovod/blob/v0.28.1/setup.py: spark_require_list
         with when("frameworks=spark"):
-            depends_on("py-numpy")
-            depends_on("py-petastorm@0.12:")
-            depends_on("py-pyarrow@0.15:10")
-            depends_on("py-fsspec@2021.07:")
+            # https://numpy.org/doc/stable/release/1.24.0-notes.html: np.bool and np.str are gone
+            depends_on("py-numpy@:1.23")
+            depends_on("py-petastorm@0.12:", when="@0.26:")
+            # https://github.com/horovod/horovod/blob/v0.22.0/setup.py: spark_require_list
+            depends_on("py-petastorm@0.11:", when="@0.22:0.25")
+            # https://github.com/horovod/horovod/blob/v0.19.5/setup.py: spark_require_list
+            depends_on("py-petastorm@0.9:0.9.2,0.9.4:", when="@:0.21")
+            depends_on("py-pyarrow@0.15:")
+            # https://github.com/horovod/horovod/pull/3830
+            depends_on("py-pyarrow@:10", when="@0.27:")
+            # https://github.com/horovod/horovod/blob/v0.24.2/setup.py: spark_require_list
+            depends_on("py-fsspec@2021.07:", when="@0.24.2:")
+            # https://github.com/horovod/horovod/blob/v0.22.0/setup.py: spark_require_list
+            depends_on("py-fsspec", when="@0.22:0.24.1")
+            # https://github.com/horovod/horovod/blob/v0.21.0/setup.py: spark_require_list
+            depends_on("py-h5py@:2", when="@0.21:0.23")
+            # https://github.com/horovod/horovod/blob/v0.19.5/setup.py: spark_require_list
+            depends_on("py-h5py@2.9:", when="@:0.20")
+            # https://github.com/horovod/horovod/blob/v0.28.1/setup.py: pyspark_require_list
             depends_on("py-pyspark@3:", when="^python@3.8:")
             depends_on("py-pyspark@2.3.2:", when="^python@:3.7")
+            # https://github.com/horovod/horovod/pull/3520: an extra of its own since 0.25
+            depends_on("py-pytorch-lightning@1.3.8:1.5.9", when="@0.25: frameworks=pytorch")
 
         # https://github.com/horovod/horovod/blob/v0.28.1/setup.py: ray_require_list
         with when("frameworks=ray"):
             depends_on("py-ray")
-            depends_on("py-aioredis@:1")
-            depends_on("py-google-api-core@:2.8")
+            # https://github.com/horovod/horovod/blob/v0.23.0/setup.py: ray_require_list
+            depends_on("py-aioredis@:1", when="@0.23:")
+            # https://github.com/horovod/horovod/blob/v0.26.0/setup.py: ray_require_list
+            depends_on("py-google-api-core@:2.8", when="@0.26:")
+
+        # https://github.com/horovod/horovod/blob/v0.24.0/setup.py: pytorch_require_list
+        depends_on("py-pytorch-lightning@1.3.8", when="@0.24 frameworks=pytorch")
+        # https://github.com/horovod/horovod/blob/v0.22.0/setup.py: pytorch_require_list
+        depends_on("py-pytorch-lightning", when="@0.22:0.23 frameworks=pytorch")
 
     # Controllers
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/ops/mpi_operations.cc#L290:
@@ -141,19 +198,32 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     # Operations
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/ops/nccl_operations.cc#L1209:
     # alltoall throws at run time below 2.7.0
-    depends_on("nccl@2.7:", when="+nccl+cuda")
+    depends_on("nccl@2.7:", when="@0.20: +nccl+cuda")
+    # https://github.com/horovod/horovod/blob/v0.19.5/setup.py#L502
+    depends_on("nccl@2:", when="@:0.19 +nccl+cuda")
     # https://github.com/horovod/horovod/blob/v0.28.1/CMakeLists.txt: find_package(rccl)
     depends_on("rccl", when="+nccl+rocm")
     # https://github.com/horovod/horovod/pull/2513: the oneCCL 1.0 interface
     depends_on("intel-oneapi-ccl@2021:", when="+ccl")
+    # https://cmake.org/cmake/help/latest/module/FindCUDA.html: what 0.20 to 0.23 find CUDA with
+    # was given up before CUDA 12; no build of an older release with CUDA 12 is known
+    depends_on("cuda@:11", when="@:0.23 +cuda")
 
     for arch in CudaPackage.cuda_arch_values:
         # https://github.com/spack/spack/issues/12179: a variant is not passed on by itself
-        depends_on(f"nccl cuda_arch={arch}", when=f"+nccl+cuda cuda_arch={arch}")
-        depends_on(
-            f"py-torch+cuda cuda_arch={arch}", when=f"+cuda cuda_arch={arch} frameworks=pytorch"
-        )
+        with when(f"+cuda cuda_arch={arch}"):
+            depends_on(f"nccl cuda_arch={arch}", when="+nccl")
+            depends_on(f"py-torch cuda_arch={arch}", when="frameworks=pytorch")
+            depends_on(f"py-tensorflow cuda_arch={arch}", when="frameworks=tensorflow")
+            depends_on(f"mxnet cuda_arch={arch}", when="frameworks=mxnet")
+    for target in ROCmPackage.amdgpu_targets:
+        # https://github.com/spack/spack/issues/12179
+        with when(f"+rocm amdgpu_target={target}"):
+            depends_on(f"rccl amdgpu_target={target}", when="+nccl")
+            depends_on(f"py-torch amdgpu_target={target}", when="frameworks=pytorch")
+            depends_on(f"py-tensorflow amdgpu_target={target}", when="frameworks=tensorflow")
 
+    # Controllers
     # https://github.com/horovod/horovod/blob/v0.28.1/docs/concepts.rst: one of the two
     # negotiates which tensor comes next
     requires(
@@ -162,6 +232,42 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
         policy="any_of",
         msg="Horovod requires a controller; use +mpi or +gloo",
     )
+    # https://github.com/horovod/horovod/blob/v0.16.4/setup.py: MPI is not optional yet
+    requires(
+        "+mpi",
+        when="@:0.16",
+        msg="Horovod 0.16 requires MPI; use +mpi, or @0.18: with ~mpi",
+    )
+    # https://github.com/horovod/horovod/releases/tag/v0.17.0: Gloo came with it
+    conflicts(
+        "+gloo",
+        when="@:0.16",
+        msg="Horovod 0.16 does not support Gloo; use ~gloo, or @0.18: with +gloo",
+    )
+    # https://github.com/horovod/horovod/pull/2254
+    conflicts(
+        "+gloo",
+        when="@:0.20.0 platform=darwin",
+        msg="Horovod does not support Gloo on macOS before 0.20.1; use ~gloo or @0.20.1:",
+    )
+    # https://github.com/horovod/horovod/blob/v0.28.1/docs/elastic.rst: Requirements
+    requires("+gloo", when="+elastic", msg="Elastic jobs require Gloo; use +gloo")
+    # https://github.com/horovod/horovod/issues/638
+    conflicts(
+        "^[virtuals=mpi] openmpi@3.1.3",
+        when="+mpi",
+        msg="Open MPI 3.1.3 hangs in Horovod; use openmpi@:3.1.2 or openmpi@4:, "
+        "see https://github.com/horovod/horovod/issues/638",
+    )
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/mpi/mpi_context.cc#L157:
+    # asks for MPI_THREAD_MULTIPLE; from 3.0 on Open MPI always has it
+    conflicts(
+        "^[virtuals=mpi] openmpi@:2~thread_multiple",
+        when="+mpi",
+        msg="Horovod requires MPI_THREAD_MULTIPLE; use openmpi+thread_multiple or openmpi@4:",
+    )
+
+    # Operations on GPUs
     # https://github.com/horovod/horovod/blob/v0.28.1/docs/gpus.rst
     requires(
         "+cuda",
@@ -180,6 +286,13 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
         msg="Horovod with CUDA requires a GPU architecture; use cuda_arch=<capability>, "
         "for example cuda_arch=80, see https://developer.nvidia.com/cuda-gpus",
     )
+    # https://rocm.docs.amd.com/projects/install-on-linux/en/latest/reference/system-requirements.html
+    conflicts(
+        "amdgpu_target=none",
+        when="+rocm",
+        msg="Horovod with ROCm requires a GPU architecture; use amdgpu_target=<gfx>, "
+        "for example amdgpu_target=gfx90a",
+    )
     for arch in CudaPackage.cuda_arch_values:
         if not arch.isdigit():
             # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/ops/cuda/build_utils.py#L111
@@ -188,22 +301,80 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
                 msg="Horovod takes plain compute capabilities only; use "
                 f"cuda_arch={arch.rstrip('af')} in place of {arch}",
             )
-    # https://github.com/horovod/horovod/issues/638
+    # https://github.com/horovod/horovod/blob/v0.19.1/setup.py: HOROVOD_GPU=ROCM came with it
     conflicts(
-        "^[virtuals=mpi] openmpi@3.1.3",
-        when="+mpi",
-        msg="Open MPI 3.1.3 hangs in Horovod; use openmpi@:3.1.2 or openmpi@4:, "
-        "see https://github.com/horovod/horovod/issues/638",
+        "+rocm",
+        when="@:0.19.0",
+        msg="Horovod does not support ROCm before 0.19.1; use @0.19.1:",
     )
+    # https://github.com/ROCm/legacy-rocm-build/issues/3987: hip_add_library is gone
+    conflicts(
+        "^hip@6:",
+        when="+rocm",
+        msg="Horovod does not compile with ROCm 6 and later; use hip@:5 and rccl@:5",
+    )
+    # https://github.com/horovod/horovod/issues/2601
+    conflicts(
+        "^nccl@2.8.3",
+        when="@0.20: +nccl",
+        msg="NCCL 2.8.3 hangs in alltoall; use nccl@:2.8.2 or nccl@2.8.4:",
+    )
+    # https://github.com/horovod/horovod/issues/3831
+    conflicts(
+        "^nccl@2.12:",
+        when="@:0.27 nccl_link=static",
+        msg="Static NCCL 2.12 and later crashes in Horovod before 0.28; use nccl_link=shared",
+    )
+    with when("gpu_ops=mpi"):
+        # https://github.com/horovod/horovod/blob/v0.28.1/docs/gpus.rst
+        requires(
+            "+cuda",
+            "+rocm",
+            policy="one_of",
+            msg="Operations on GPUs require a GPU stack; use +cuda or +rocm, or gpu_ops=none",
+        )
+        # https://github.com/horovod/horovod/blob/v0.28.1/docs/gpus.rst
+        requires("+mpi", msg="Operations on GPUs with MPI require MPI; use +mpi")
+        # https://github.com/horovod/horovod/issues/435
+        conflicts(
+            "+nccl",
+            msg="NCCL and MPI operations on GPUs deadlock; use gpu_ops=none with +nccl",
+        )
+        # https://github.com/horovod/horovod/blob/v0.28.1/docs/gpus.rst: a GPU-aware MPI
+        for mpi in ("openmpi", "mpich", "mvapich", "mvapich2", "mvapich-plus", "cray-mpich"):
+            conflicts(
+                f"^[virtuals=mpi] {mpi}~cuda",
+                when="+cuda",
+                msg=f"gpu_ops=mpi requires a CUDA-aware MPI; use ^{mpi}+cuda, or +nccl",
+            )
+        for mpi in ("openmpi", "mpich", "mvapich-plus", "cray-mpich"):
+            conflicts(
+                f"^[virtuals=mpi] {mpi}~rocm",
+                when="+rocm",
+                msg=f"gpu_ops=mpi requires a ROCm-aware MPI; use ^{mpi}+rocm, or +nccl",
+            )
     # g++ -fsyntax-only horovod/common/ops/ddl_operations.cc: WaitForEvents takes 4 arguments
     conflicts(
         "+ddl",
         when="@0.24:",
         msg="IBM DDL does not compile with Horovod 0.24 and later; use +nccl",
     )
+
+    # Operations on CPUs
+    # https://github.com/horovod/horovod/pull/2513: the oneCCL 1.0 interface
+    conflicts(
+        "+ccl",
+        when="@:0.21.0",
+        msg="Horovod does not support oneCCL before 0.21.1; use ~ccl or @0.21.1:",
+    )
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/ops/ccl_operations.cc:
+    # its context is initialized by that of MPI
+    requires("+mpi", when="+ccl", msg="oneCCL requires MPI; use +mpi or ~ccl")
     # https://github.com/horovod/horovod/blob/v0.28.1/docs/oneccl.rst
     conflicts("+ccl", when="+cuda", msg="oneCCL operations are for CPUs; use ~ccl or ~cuda")
     conflicts("+ccl", when="+rocm", msg="oneCCL operations are for CPUs; use ~ccl or ~rocm")
+
+    # Frameworks
     # https://github.com/horovod/horovod/blob/v0.28.1/docs/install.rst: horovod.keras runs on
     # the TensorFlow plugin
     requires(
@@ -211,42 +382,97 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
         when="frameworks=keras",
         msg="Keras requires the TensorFlow plugin; use frameworks=tensorflow,keras",
     )
+    # https://github.com/horovod/horovod/releases/tag/v0.20.0: Horovod on Ray
+    conflicts(
+        "frameworks=ray",
+        when="@:0.19",
+        msg="Horovod does not support Ray before 0.20; use @0.20:",
+    )
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/ray/runner.py#L125:
     # RayExecutor sets HOROVOD_CONTROLLER=gloo
     requires("+gloo", when="frameworks=ray", msg="Ray requires the Gloo controller; use +gloo")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/torch/CMakeLists.txt: a fatal error,
-    # or CUDA in a CPU build
-    with when("frameworks=pytorch"):
+    # or a GPU stack in a CPU build; horovod/mxnet/CMakeLists.txt does the same
+    for framework, package in build_flags.PACKAGES.items():
+        for stack in build_flags.GPU_STACKS:
+            if (package, stack) == ("mxnet", "rocm"):
+                # it has no such variant
+                continue
+            with when(f"frameworks={framework}"):
+                # https://github.com/horovod/horovod/blob/v0.28.1/docs/gpus.rst
+                conflicts(
+                    f"^{package}~{stack}",
+                    when=f"+{stack}",
+                    msg=f"py-horovod+{stack} requires {package}+{stack}; use ^{package}+{stack}",
+                )
+                # https://github.com/horovod/horovod/blob/v0.28.1/docs/troubleshooting.rst
+                conflicts(
+                    f"^{package}+{stack}",
+                    when=f"~{stack}",
+                    msg=f"{package}+{stack} requires py-horovod+{stack}; use +{stack} "
+                    f"or ^{package}~{stack}",
+                )
+    # Compiles of every plugin source of each release with the headers of each TensorFlow; 2.4 for
+    # 0.20 and before by https://github.com/horovod/horovod/pull/2381
+    for releases, refused in (
+        ("0.28", "2.19"),
+        ("0.27", "2.13"),
+        ("0.26", "2.12"),
+        ("0.25", "2.12"),
+        ("0.24", "2.10"),
+        ("0.23", "2.9"),
+        ("0.22.1", "2.7"),
+        ("0.21:0.22.0", "2.6"),
+        (":0.20", "2.4"),
+    ):
+        # g++ -fsyntax-only horovod/tensorflow/*.cc
         conflicts(
-            "^py-torch~cuda",
-            when="+cuda",
-            msg="Horovod with CUDA requires PyTorch with CUDA; use ^py-torch+cuda",
+            f"^py-tensorflow@{refused}:",
+            when=f"@{releases} frameworks=tensorflow",
+            msg=f"Horovod {releases.split(':')[-1]} does not support TensorFlow {refused} and "
+            "later; use an older py-tensorflow or a newer Horovod, see the support matrix",
         )
-        conflicts(
-            "^py-torch+cuda",
-            when="~cuda",
-            msg="PyTorch with CUDA requires Horovod with CUDA; use +cuda or ^py-torch~cuda",
-        )
+    # https://github.com/horovod/horovod/blob/v0.28.1/docs/install.rst: C++17
+    conflicts(
+        "%gcc@:7",
+        when="frameworks=tensorflow ^py-tensorflow@2.10:",
+        msg="TensorFlow 2.10 and later requires C++17; use %gcc@8:",
+    )
     # https://github.com/horovod/horovod/issues/3996: 2.13 builds with cxx17.patch; the headers of
     # 2.14 ask for C++20
     conflicts(
         "^py-torch@2.14:",
-        when="@:0.28.1",
+        when="@0.25:0.28.1 frameworks=pytorch",
         msg="Horovod 0.28.1 does not compile with PyTorch 2.14 and later; use py-torch@:2.13",
     )
-    # https://github.com/tensorflow/tensorflow/issues/90026: headers of 2.19 need LLVM's
+    # https://github.com/horovod/horovod/issues/3996
     conflicts(
-        "^py-tensorflow@2.19:",
-        when="@:0.28.1",
-        msg="Horovod 0.28.1 does not compile with TensorFlow 2.19 and later; use "
-        "py-tensorflow@:2.18",
+        "^py-torch@2.1:",
+        when="@0.24 frameworks=pytorch",
+        msg="Horovod 0.24 does not compile with PyTorch 2.1 and later; use py-torch@:2.0 "
+        "or @0.25:",
     )
-    # https://github.com/horovod/horovod/issues/4290: Keras 3 variables have no ref()
+    # https://github.com/horovod/horovod/issues/3449: the macro TORCH_VERSION
     conflicts(
-        "^py-keras@3:",
-        when="frameworks=keras @:0.28.1",
-        msg="Horovod 0.28.1 does not support Keras 3; use py-keras@:2",
+        "^py-torch@1.11:",
+        when="@:0.23 frameworks=pytorch",
+        msg="Horovod 0.23 and before does not compile with PyTorch 1.11 and later; use "
+        "py-torch@:1.10 or @0.24:",
     )
+    with when("frameworks=keras"):
+        # https://github.com/horovod/horovod/issues/4290: Keras 3 variables have no ref()
+        conflicts(
+            "^py-keras@3:",
+            when="@:0.28.1",
+            msg="Horovod 0.28.1 does not support Keras 3; use py-keras@:2",
+        )
+        # https://blog.tensorflow.org/2024/03/whats-new-in-tensorflow-216.html: tf.keras is Keras 3
+        conflicts(
+            "^py-tensorflow@2.16:",
+            when="@:0.28.1",
+            msg="Horovod 0.28.1 does not support the Keras 3 of TensorFlow 2.16 and later; "
+            "use py-tensorflow@:2.15",
+        )
 
     # https://github.com/horovod/horovod/issues/3996
     patch("cxx17.patch", when="@0.28.1")

@@ -33,7 +33,8 @@ def test_no_python_file_is_over_400_lines():
     long = {
         str(file): len(file.read_text().splitlines())
         for file in tracked()
-        if file.suffix == ".py" and file.is_file()
+        # Spack takes one file for a package, however much it has to refuse
+        if file.suffix == ".py" and file.is_file() and file.name != "package.py"
     }
     assert not {name: lines for name, lines in long.items() if lines > 400}
 

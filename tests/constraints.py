@@ -1,0 +1,306 @@
+"""What py-horovod's recipe refuses, each beside a neighbour that it takes.
+
+One table for two readers: the unit tier evaluates the directives as the pip engine does, and
+the recipes tier has real Spack evaluate them.  Variants that a case does not name have their
+defaults.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+from hvd import specs
+from hvd.recipe import Recipe
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A spec that must be refused with a message, and one that must not be refused.
+
+    Args:
+        refused: a spec of py-horovod, without the name.
+        taken: its nearest neighbour that is right.
+        message: part of what is said; for a dependency, the dependency.
+        virtual: only Spack knows what a provider provides.
+    """
+
+    refused: str
+    taken: str
+    message: str
+    virtual: bool = False
+
+
+def complete(recipe: Recipe, text: str) -> str:
+    """``text`` as a spec of py-horovod that leaves no variant open."""
+    root, edge, rest = re.match(r"(.*?)( [\^%]|$)(.*)", text).groups()
+    spec = specs.parse(f"py-horovod{root}")
+    for name, value in recipe.defaults(spec).items():
+        if name not in spec.variants:
+            flag = f"{'+' if value else '~'}{name}"
+            root += f" {flag if isinstance(value, bool) else f'{name}={next(iter(value))}'}"
+            spec = specs.parse(f"py-horovod{root}")
+    return f"py-horovod{root}{edge}{rest}"
+
+
+GPU = "+cuda cuda_arch=80"
+ROCM = "+rocm amdgpu_target=gfx90a"
+TF = "frameworks=tensorflow"
+
+CASES = [
+    # build tools
+    Case("@0.28.1 ^cmake@3.12.4", "@0.28.1 ^cmake@3.13.0", "cmake@3.13:"),
+    Case("@0.23.0 ^cmake@2.8.11", "@0.23.0 ^cmake@2.8.12", "cmake@2.8.12:"),
+    Case("@0.19.5 ^cmake@2.8.11", "@0.19.5 ~gloo ^cmake@2.8.11", "cmake@2.8.12:"),
+    # setup.py
+    Case("@0.20.0 ^python@3.5.10", "@0.20.0 ^python@3.6.8", "python@3.6:"),
+    Case("@0.28.1 ^py-cffi@1.3.1", "@0.28.1 ^py-cffi@1.4.0", "py-cffi@1.4:"),
+    Case(
+        "@0.28.1 ^py-torch@2.0.1 ^py-setuptools@70.0",
+        "@0.28.1 ^py-torch@2.1.0 ^py-setuptools@70.0",
+        "py-setuptools@:69",
+    ),
+    # lower bounds of the frameworks
+    Case("@0.25.0 ^py-torch@1.4.1", "@0.25.0 ^py-torch@1.5.0", "py-torch@1.5:"),
+    Case("@0.24.3 ^py-torch@1.1.0", "@0.24.3 ^py-torch@1.2.0", "py-torch@1.2:"),
+    Case("@0.19.5 ^py-torch@0.3.1", "@0.19.5 ^py-torch@0.4.1", "py-torch@0.4:"),
+    Case(
+        f"@0.20.0 {TF} ^py-tensorflow@1.14.0",
+        f"@0.20.0 {TF} ^py-tensorflow@1.15.0",
+        "py-tensorflow@1.15:",
+    ),
+    Case(
+        f"@0.19.5 {TF} ^py-tensorflow@1.0.0",
+        f"@0.19.5 {TF} ^py-tensorflow@1.1.0",
+        "py-tensorflow@1.1:",
+    ),
+    Case(
+        "@0.28.1 frameworks=mxnet ^mxnet@2.0.0+python~cuda",
+        "@0.28.1 frameworks=mxnet ^mxnet@1.9.1+python~cuda",
+        "mxnet@1.4.1:1",
+    ),
+    Case(
+        "@0.28.1 frameworks=tensorflow,keras ^py-keras@2.1.1",
+        "@0.28.1 frameworks=tensorflow,keras ^py-keras@2.1.2",
+        "py-keras@2.0.8,2.1.2:",
+    ),
+    # Spark
+    Case(
+        "@0.28.1 frameworks=spark ^py-numpy@1.24.0",
+        "@0.28.1 frameworks=spark ^py-numpy@1.23.5",
+        "py-numpy@:1.23",
+    ),
+    Case(
+        "@0.26.1 frameworks=spark ^py-petastorm@0.11.5",
+        "@0.26.1 frameworks=spark ^py-petastorm@0.12.0",
+        "py-petastorm@0.12:",
+    ),
+    Case(
+        "@0.25.0 frameworks=spark ^py-petastorm@0.10.0",
+        "@0.25.0 frameworks=spark ^py-petastorm@0.11.0",
+        "py-petastorm@0.11:",
+    ),
+    Case(
+        "@0.21.3 frameworks=spark ^py-petastorm@0.9.3",
+        "@0.21.3 frameworks=spark ^py-petastorm@0.9.4",
+        "py-petastorm@0.9:0.9.2,0.9.4:",
+    ),
+    Case(
+        "@0.28.1 frameworks=spark ^py-pyarrow@0.14.1",
+        "@0.28.1 frameworks=spark ^py-pyarrow@0.15.1",
+        "py-pyarrow@0.15:",
+    ),
+    Case(
+        "@0.27.0 frameworks=spark ^py-pyarrow@11.0.0",
+        "@0.26.1 frameworks=spark ^py-pyarrow@11.0.0",
+        "py-pyarrow@:10",
+    ),
+    Case(
+        "@0.24.2 frameworks=spark ^py-fsspec@2021.06.1",
+        "@0.24.1 frameworks=spark ^py-fsspec@2021.06.1",
+        "py-fsspec@2021.07:",
+    ),
+    Case(
+        "@0.23.0 frameworks=spark ^py-h5py@3.1.0",
+        "@0.24.0 frameworks=spark ^py-h5py@3.1.0",
+        "py-h5py@:2",
+    ),
+    Case(
+        "@0.20.3 frameworks=spark ^py-h5py@2.8.0",
+        "@0.20.3 frameworks=spark ^py-h5py@2.9.0",
+        "py-h5py@2.9:",
+    ),
+    Case(
+        "@0.28.1 frameworks=spark ^python@3.8.1 ^py-pyspark@2.4.8",
+        "@0.28.1 frameworks=spark ^python@3.7.9 ^py-pyspark@2.4.8",
+        "py-pyspark@3:",
+    ),
+    Case(
+        "@0.28.1 frameworks=spark ^python@3.7.9 ^py-pyspark@2.3.1",
+        "@0.28.1 frameworks=spark ^python@3.7.9 ^py-pyspark@2.3.2",
+        "py-pyspark@2.3.2:",
+    ),
+    Case(
+        "@0.28.1 frameworks=spark,pytorch ^py-pytorch-lightning@1.6.3",
+        "@0.28.1 frameworks=pytorch ^py-pytorch-lightning@1.6.3",
+        "py-pytorch-lightning@1.3.8:1.5.9",
+    ),
+    Case(
+        "@0.24.3 ^py-pytorch-lightning@1.4.0",
+        "@0.24.3 ^py-pytorch-lightning@1.3.8",
+        "py-pytorch-lightning@1.3.8",
+    ),
+    # Ray
+    Case(
+        "@0.23.0 frameworks=ray ^py-aioredis@2.0.0",
+        "@0.22.1 frameworks=ray ^py-aioredis@2.0.0",
+        "py-aioredis@:1",
+    ),
+    Case(
+        "@0.26.0 frameworks=ray ^py-google-api-core@2.9.0",
+        "@0.25.0 frameworks=ray ^py-google-api-core@2.9.0",
+        "py-google-api-core@:2.8",
+    ),
+    Case("@0.19.5 frameworks=ray", "@0.20.0 frameworks=ray", "Ray before 0.20; use @0.20:"),
+    Case("@0.28.1 ~gloo frameworks=ray", "@0.28.1 frameworks=ray", "use +gloo"),
+    # controllers
+    Case(
+        "@0.28.1 ^[virtuals=mpi] openmpi@1.6.5",
+        "@0.28.1 ~mpi ^[virtuals=mpi] openmpi@1.6.5",
+        "mpi@3:",
+        virtual=True,
+    ),
+    Case("@0.28.1 ~mpi~gloo", "@0.28.1 ~mpi+gloo", "use +mpi or +gloo"),
+    Case("@0.16.4 ~mpi~gloo", "@0.16.4 +mpi~gloo", "0.16 requires MPI; use +mpi"),
+    Case("@0.16.4 +gloo", "@0.16.4 ~gloo", "use ~gloo, or @0.18:"),
+    Case("@0.20.0 platform=darwin", "@0.20.1 platform=darwin", "use ~gloo or @0.20.1:"),
+    Case("@0.28.1 ~gloo+elastic", "@0.28.1 +gloo+elastic", "Elastic jobs require Gloo"),
+    Case(
+        "@0.28.1 +mpi ^[virtuals=mpi] openmpi@3.1.3",
+        "@0.28.1 +mpi ^[virtuals=mpi] openmpi@3.1.2",
+        "Open MPI 3.1.3 hangs in Horovod; use openmpi@:3.1.2 or openmpi@4:",
+    ),
+    Case(
+        "@0.28.1 +mpi ^[virtuals=mpi] openmpi@2.1.6~thread_multiple",
+        "@0.28.1 +mpi ^[virtuals=mpi] openmpi@2.1.6+thread_multiple",
+        "use openmpi+thread_multiple or openmpi@4:",
+    ),
+    # operations on GPUs
+    Case("@0.28.1 +nccl", f"@0.28.1 +nccl {GPU}", "use +cuda cuda_arch=<capability>"),
+    Case(f"@0.28.1 +nccl {GPU} {ROCM}", f"@0.28.1 +nccl {ROCM}", "one GPU stack"),
+    Case("@0.28.1 +cuda cuda_arch=none", f"@0.28.1 {GPU}", "use cuda_arch=<capability>"),
+    Case("@0.28.1 +rocm amdgpu_target=none", f"@0.28.1 {ROCM}", "use amdgpu_target=<gfx>"),
+    Case(f"@0.19.0 {ROCM}", f"@0.19.1 {ROCM}", "use @0.19.1:"),
+    Case(f"@0.28.1 {ROCM} ^hip@6.0.0+rocm", f"@0.28.1 {ROCM} ^hip@5.7.1+rocm", "use hip@:5"),
+    Case(
+        f"@0.28.1 +nccl {GPU} ^nccl@2.8.3-1 cuda_arch=80",
+        f"@0.28.1 +nccl {GPU} ^nccl@2.8.4-1 cuda_arch=80",
+        "use nccl@:2.8.2 or nccl@2.8.4:",
+    ),
+    Case(
+        f"@0.28.1 +nccl {GPU} ^nccl@2.6.4-1 cuda_arch=80",
+        f"@0.28.1 +nccl {GPU} ^nccl@2.7.3-1 cuda_arch=80",
+        "nccl@2.7:",
+    ),
+    Case(
+        f"@0.19.5 +nccl {GPU} ^nccl@1.3.4-1 cuda_arch=80",
+        f"@0.19.5 +nccl {GPU} ^nccl@2.4.8-1 cuda_arch=80",
+        "nccl@2:",
+    ),
+    Case(
+        f"@0.27.0 +nccl nccl_link=static {GPU} ^nccl@2.12.7-1 cuda_arch=80",
+        f"@0.27.0 +nccl nccl_link=shared {GPU} ^nccl@2.12.7-1 cuda_arch=80",
+        "use nccl_link=shared",
+    ),
+    Case(f"@0.23.0 {GPU} ^cuda@12.0.0", f"@0.23.0 {GPU} ^cuda@11.8.0", "cuda@:11"),
+    Case("@0.28.1 gpu_ops=mpi", f"@0.28.1 gpu_ops=mpi {GPU}", "or gpu_ops=none"),
+    Case(f"@0.28.1 ~mpi gpu_ops=mpi {GPU}", f"@0.28.1 gpu_ops=mpi {GPU}", "require MPI"),
+    Case(
+        f"@0.28.1 +nccl gpu_ops=mpi {GPU}", f"@0.28.1 +nccl gpu_ops=none {GPU}", "use gpu_ops=none"
+    ),
+    *(
+        Case(
+            f"@0.28.1 gpu_ops=mpi {GPU} ^[virtuals=mpi] {mpi}@4.1~cuda",
+            f"@0.28.1 gpu_ops=mpi {GPU} ^[virtuals=mpi] {mpi}@4.1+cuda",
+            f"use ^{mpi}+cuda, or +nccl",
+        )
+        for mpi in ("openmpi", "mpich", "mvapich", "mvapich2", "mvapich-plus", "cray-mpich")
+    ),
+    *(
+        Case(
+            f"@0.28.1 gpu_ops=mpi {ROCM} ^[virtuals=mpi] {mpi}@4.1~rocm",
+            f"@0.28.1 gpu_ops=mpi {ROCM} ^[virtuals=mpi] {mpi}@4.1+rocm",
+            f"use ^{mpi}+rocm, or +nccl",
+        )
+        for mpi in ("openmpi", "mpich", "mvapich-plus", "cray-mpich")
+    ),
+    Case(f"@0.24.0 +ddl {GPU}", f"@0.23.0 +ddl {GPU}", "use +nccl"),
+    # operations on CPUs
+    Case("@0.21.0 +ccl", "@0.21.1 +ccl", "use ~ccl or @0.21.1:"),
+    Case("@0.28.1 +ccl~mpi", "@0.28.1 +ccl+mpi", "oneCCL requires MPI"),
+    Case(f"@0.28.1 +ccl {GPU}", f"@0.28.1 ~ccl {GPU}", "use ~ccl or ~cuda"),
+    Case(f"@0.28.1 +ccl {ROCM}", f"@0.28.1 ~ccl {ROCM}", "use ~ccl or ~rocm"),
+    Case(
+        "@0.28.1 +ccl ^intel-oneapi-ccl@2020.1",
+        "@0.28.1 +ccl ^intel-oneapi-ccl@2021.1.1",
+        "intel-oneapi-ccl@2021:",
+    ),
+    # frameworks and GPU stacks
+    Case("@0.28.1 frameworks=keras", "@0.28.1 frameworks=tensorflow,keras", "tensorflow,keras"),
+    *(
+        Case(
+            f"@0.28.1 {stack} frameworks={framework} ^{package}{variant}{wrong}{arch}",
+            f"@0.28.1 {stack} frameworks={framework} ^{package}{variant}{right}{arch}",
+            f"{package}{right}",
+        )
+        for framework, package, variant in (
+            ("pytorch", "py-torch", "@2.0.1"),
+            ("tensorflow", "py-tensorflow", "@2.15.1"),
+            ("mxnet", "mxnet", "@1.9.1+python"),
+        )
+        for stack, wrong, right, arch in (
+            (GPU, "~cuda", "+cuda", " cuda_arch=80"),
+            (ROCM, "~rocm", "+rocm", " amdgpu_target=gfx90a"),
+            ("~cuda", "+cuda", "~cuda", ""),
+            ("~rocm", "+rocm", "~rocm", ""),
+        )
+        if (package, "rocm") != ("mxnet", right.strip("+~"))
+    ),
+    # upper bounds of the frameworks
+    *(
+        Case(
+            f"@{horovod} {TF} ^py-tensorflow@{refused}",
+            f"@{horovod} {TF} ^py-tensorflow@{taken}",
+            f"does not support TensorFlow {'.'.join(refused.split('.')[:2])} and later",
+        )
+        for horovod, taken, refused in (
+            ("0.28.1", "2.18.1", "2.19.0"),
+            ("0.27.0", "2.12.1", "2.13.0"),
+            ("0.26.1", "2.11.1", "2.12.0"),
+            ("0.25.0", "2.11.1", "2.12.0"),
+            ("0.24.3", "2.9.3", "2.10.0"),
+            ("0.23.0", "2.8.4", "2.9.0"),
+            ("0.22.1", "2.6.5", "2.7.0"),
+            ("0.22.0", "2.5.3", "2.6.0"),
+            ("0.20.3", "2.3.4", "2.4.0"),
+        )
+    ),
+    Case(
+        f"@0.28.1 {TF} %gcc@7.5.0 ^py-tensorflow@2.10.0",
+        f"@0.28.1 {TF} %gcc@8.1.0 ^py-tensorflow@2.10.0",
+        "use %gcc@8:",
+    ),
+    Case("@0.28.1 ^py-torch@2.14.0", "@0.28.1 ^py-torch@2.13.0", "use py-torch@:2.13"),
+    Case("@0.24.3 ^py-torch@2.1.0", "@0.24.3 ^py-torch@2.0.1", "use py-torch@:2.0"),
+    Case("@0.23.0 ^py-torch@1.11.0", "@0.23.0 ^py-torch@1.10.2", "use py-torch@:1.10"),
+    Case(
+        "@0.28.1 frameworks=tensorflow,keras ^py-keras@3.0.0",
+        "@0.28.1 frameworks=tensorflow,keras ^py-keras@2.15.0",
+        "use py-keras@:2",
+    ),
+    Case(
+        "@0.28.1 frameworks=tensorflow,keras ^py-tensorflow@2.16.1",
+        "@0.28.1 frameworks=tensorflow,keras ^py-tensorflow@2.15.1",
+        "use py-tensorflow@:2.15",
+    ),
+]

@@ -1,0 +1,60 @@
+"""Run by `spack python`: what py-horovod's directives say of specs, without a solve.
+
+Reads a JSON list of specs from the file named first, and prints as JSON one list of messages
+for each.  As many solves would take hours.
+"""
+
+import json
+import sys
+
+import spack.error
+import spack.repo
+import spack.spec
+
+
+def messages(recipe, spec):
+    """What the recipe's conflicts, requirements and dependencies say against ``spec``."""
+    for when, conflicts in recipe.conflicts.items():
+        for conflict, message in conflicts:
+            if spec.satisfies(when) and spec.satisfies(conflict):
+                yield message or f"{conflict} when {when}"
+    for when, requirements in recipe.requirements.items():
+        for wanted, policy, message in requirements:
+            met = sum(spec.satisfies(one) for one in wanted)
+            if spec.satisfies(when) and not (met if policy == "any_of" else met == 1):
+                yield message
+    for when, dependencies in recipe.dependencies.items():
+        if spec.satisfies(when):
+            for dependency in dependencies.values():
+                if not met_by(spec, dependency.spec):
+                    yield str(dependency.spec)
+
+
+def met_by(spec, wanted):
+    """Whether what ``spec`` has of ``wanted`` is right; what it does not name is."""
+    if spack.repo.PATH.is_virtual(wanted.name):
+        return all(
+            provides(edge.spec, wanted)
+            for edge in spec.edges_to_dependencies()
+            if wanted.name in edge.virtuals
+        )
+    return all(
+        edge.spec.satisfies(wanted) for edge in spec.edges_to_dependencies(name=wanted.name)
+    )
+
+
+def provides(provider, wanted):
+    provided = spack.repo.PATH.get_pkg_class(provider.name).provided
+    return any(
+        virtual.intersects(wanted)
+        for when, virtuals in provided.items()
+        if provider.satisfies(when)
+        for virtual in virtuals
+        if virtual.name == wanted.name
+    )
+
+
+with open(sys.argv[1]) as stream:
+    texts = json.load(stream)
+recipe = spack.repo.PATH.get_pkg_class("py-horovod")
+print(json.dumps([sorted(set(messages(recipe, spack.spec.Spec(text)))) for text in texts]))

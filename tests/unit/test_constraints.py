@@ -1,0 +1,49 @@
+"""Every constraint of the recipe, evaluated as the pip engine does; see tests/constraints.py."""
+
+import pytest
+
+from hvd import recipe, specs
+from tests.constraints import CASES, complete
+
+RECIPE = recipe.load("py-horovod")
+OURS = [case for case in CASES if not case.virtual]
+
+
+def refusals(text):
+    return list(RECIPE.refusals(specs.parse(complete(RECIPE, text))))
+
+
+def said(directive):
+    return directive.keywords.get("msg", directive.arguments[0])
+
+
+@pytest.mark.parametrize("case", OURS, ids=lambda case: case.refused)
+def test_it_is_refused_with_the_way_out(case):
+    assert [said(d) for d in refusals(case.refused) if case.message in said(d)], case.message
+
+
+@pytest.mark.parametrize("case", OURS, ids=lambda case: case.taken)
+def test_its_neighbour_is_taken(case):
+    assert not [said(directive) for directive in refusals(case.taken)]
+
+
+def test_no_constraint_is_without_a_case():
+    """A constraint that no case meets could be deleted, or be wrong, unnoticed."""
+    met = {id(d) for case in OURS for d in refusals(case.refused) if case.message in said(d)}
+    left = [
+        f"{said(directive)} when {directive.when}"
+        for directive in RECIPE.directives
+        if id(directive) not in met and constrains(directive)
+    ]
+    # what a provider of MPI provides, only Spack knows
+    assert left == ["mpi@3: when ('+mpi',)"]
+
+
+def constrains(directive):
+    if directive.name in ("conflicts", "requires"):
+        return True
+    if directive.name != "depends_on" or directive.arguments[0].startswith("libuv"):
+        # macOS is no platform of ours; the bound is upstream's
+        return False
+    wanted = specs.parse(directive.arguments[0])
+    return bool(wanted.versions or wanted.variants)
