@@ -115,14 +115,15 @@ def load(name: str, packages: pathlib.Path = PACKAGES) -> Recipe:
         raise HvdError(
             f"{shorten(path)}: no such recipe", "the pip engine builds py-horovod alone"
         )
-    flags = _module("hvd_recipe.build_flags", directory / "build_flags.py")
+    flags = module("hvd_recipe.build_flags", directory / "build_flags.py")
+    check_build = module("hvd_recipe.check_build", directory / "check_build.py")
     recorder = _Recorder()
     for mixin, variable in (("cuda", "cuda_arch"), ("rocm", "amdgpu_target")):
         # what CudaPackage and ROCmPackage declare
         recorder.directive("variant")(mixin, default=False)
         recorder.directive("variant")(variable, default="none", when=f"+{mixin}")
-    with _stand_ins(recorder, flags):
-        _module("hvd_recipe.package", path)
+    with _stand_ins(recorder, flags, check_build):
+        module("hvd_recipe.package", path)
     return Recipe(name, directory, tuple(recorder.directives), flags)
 
 
@@ -173,7 +174,7 @@ class _Base:
 
 
 @contextlib.contextmanager
-def _stand_ins(recorder: _Recorder, flags: types.ModuleType) -> Iterator[None]:
+def _stand_ins(recorder: _Recorder, *siblings: types.ModuleType) -> Iterator[None]:
     api = types.ModuleType("spack.package")
     for name in ("version", "variant", "depends_on", "conflicts", "requires", "patch"):
         setattr(api, name, recorder.directive(name))
@@ -187,9 +188,10 @@ def _stand_ins(recorder: _Recorder, flags: types.ModuleType) -> Iterator[None]:
         "spack": types.ModuleType("spack"),
         "spack.package": api,
         "hvd_recipe": types.ModuleType("hvd_recipe"),
-        "hvd_recipe.build_flags": flags,
     }
-    modules["hvd_recipe"].build_flags = flags
+    for sibling in siblings:
+        modules[sibling.__name__] = sibling
+        setattr(modules["hvd_recipe"], sibling.__name__.rpartition(".")[2], sibling)
     for system in ("python", "cuda", "rocm", "generic"):
         module = types.ModuleType(f"spack_repo.builtin.build_systems.{system}")
         for name in ("PythonPackage", "CudaPackage", "ROCmPackage", "Package"):
@@ -209,7 +211,8 @@ def _stand_ins(recorder: _Recorder, flags: types.ModuleType) -> Iterator[None]:
                 sys.modules[name] = module
 
 
-def _module(name: str, path: pathlib.Path) -> types.ModuleType:
+def module(name: str, path: pathlib.Path) -> types.ModuleType:
+    """Execute the Python file ``path`` as a module, without leaving it in ``sys.modules``."""
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)

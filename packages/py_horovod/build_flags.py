@@ -19,6 +19,8 @@ from typing import Dict, FrozenSet, Mapping, Optional, Tuple
 PLUGINS = {"tensorflow": "TENSORFLOW", "pytorch": "PYTORCH", "mxnet": "MXNET"}
 #: The Spack packages of those.
 PACKAGES = {"tensorflow": "py-tensorflow", "pytorch": "py-torch", "mxnet": "mxnet"}
+#: The modules below ``horovod`` of those.
+MODULES = {"tensorflow": "tensorflow", "pytorch": "torch", "mxnet": "mxnet"}
 #: Frameworks that need another one's plugin or none at all.
 PURE_PYTHON = ("keras", "spark", "ray")
 CONTROLLERS = ("mpi", "gloo")

@@ -3,8 +3,11 @@
 # SPDX-License-Identifier: (Apache-2.0 OR MIT)
 
 import hashlib
+import os
 import pathlib
-from typing import Optional
+import shlex
+import shutil
+from typing import List, Optional
 
 from spack_repo.builtin.build_systems.cuda import CudaPackage
 from spack_repo.builtin.build_systems.python import PythonPackage
@@ -12,7 +15,7 @@ from spack_repo.builtin.build_systems.rocm import ROCmPackage
 
 from spack.package import *
 
-from . import build_flags
+from . import build_flags, check_build
 
 
 class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
@@ -531,8 +534,113 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
 
     @property
     def import_modules(self):
-        modules = ["horovod", "horovod.common", "horovod.runner"]
-        names = {"pytorch": "torch"}
-        for framework in self.spec.variants["frameworks"].value:
-            modules.append(f"horovod.{names.get(framework, framework)}")
-        return modules
+        frameworks = self.spec.variants["frameworks"].value
+        modules = [f"horovod.{build_flags.MODULES.get(name, name)}" for name in frameworks]
+        return ["horovod", "horovod.common", *modules]
+
+    @property
+    def plugins(self) -> List[str]:
+        """The frameworks with a compiled plugin, as modules below ``horovod``."""
+        frameworks = self.spec.variants["frameworks"].value
+        return [build_flags.MODULES[name] for name in build_flags.PLUGINS if name in frameworks]
+
+    @property
+    def expectation(self) -> check_build.Expectation:
+        """What ``horovodrun --check-build`` has to say."""
+        selection = self.selection
+        return check_build.Expectation(
+            version=selection.version,
+            frameworks=selection.frameworks & set(build_flags.PLUGINS),
+            controllers=selection.controllers,
+            operations=selection.operations | selection.controllers,
+        )
+
+    def _horovodrun(self, *arguments: str) -> str:
+        """What ``horovodrun`` of this installation prints."""
+        directories = [join_path(self.prefix, d) for d in (python_platlib, python_purelib)]
+        path = os.pathsep.join([*directories, os.environ.get("PYTHONPATH", "")])
+        horovodrun = Executable(self.prefix.bin.horovodrun)
+        return horovodrun(*arguments, output=str, error=str, extra_env={"PYTHONPATH": path})
+
+    def _wrongly_built(self) -> List[str]:
+        if self.spec.satisfies("@:0.16"):
+            # its horovodrun cannot tell
+            return []
+        return check_build.differences(
+            check_build.parse(self._horovodrun("--check-build")), self.expectation
+        )
+
+    @run_after("install")
+    def require_what_was_asked_for(self):
+        """Horovod's build goes on without what it does not find."""
+        wrong = self._wrongly_built()
+        if wrong:
+            raise InstallError("Horovod was built with something else: " + "; ".join(wrong))
+
+    def test_check_build(self):
+        """horovodrun --check-build says what the spec says"""
+        if self.spec.satisfies("@:0.16"):
+            raise SkipTest("horovodrun of Horovod 0.16 has no --check-build")
+        wrong = self._wrongly_built()
+        assert not wrong, "; ".join(wrong)
+
+    def test_allreduce_mpi(self):
+        """two ranks sum, started by this site's MPI launcher"""
+        if "~mpi" in self.spec:
+            raise SkipTest("Horovod was built without MPI")
+        launcher = self._launcher()
+        if not launcher:
+            raise SkipTest(
+                "no launcher here: set HOROVOD_TEST_LAUNCHER, for example to 'srun -n 2', or run "
+                "this inside a job"
+            )
+        self._allreduce("mpi", launcher)
+
+    def test_allreduce_gloo(self):
+        """two ranks sum, started by horovodrun --gloo"""
+        if "~gloo" in self.spec:
+            raise SkipTest("Horovod was built without Gloo")
+        horovodrun = [self.prefix.bin.horovodrun, "--gloo", "-np", "2", "-H", "localhost:2"]
+        self._allreduce("gloo", horovodrun)
+
+    def _allreduce(self, controller: str, launcher: List[str]) -> None:
+        program = join_path(self.test_suite.current_test_data_dir, "allreduce.py")
+        python = self.spec["python"].command.path
+        environment = {
+            "HOROVOD_CONTROLLER": controller,
+            "HOROVOD_CPU_OPERATIONS": "CCL" if "+ccl" in self.spec else controller.upper(),
+            # two ranks fit on a node with one core; Open MPI 4 and 5
+            "OMPI_MCA_rmaps_base_oversubscribe": "1",
+            "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+        }
+        if os.geteuid() == 0:
+            environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+        for plugin in self.plugins:
+            with test_part(self, f"test_allreduce_{controller}_{plugin}", purpose=plugin):
+                launch = Executable(launcher[0])
+                output = launch(
+                    *launcher[1:],
+                    *(python, program, plugin),
+                    output=str,
+                    error=str,
+                    extra_env=environment,
+                    timeout=300,
+                )
+                for rank in range(2):
+                    expected = f"rank {rank} of 2: allreduce with {plugin} is right"
+                    assert expected in output, f"'{expected}' is not in the output:\n{output}"
+
+    def _launcher(self) -> List[str]:
+        """The command that starts two ranks here; empty where there is none."""
+        chosen = os.environ.get("HOROVOD_TEST_LAUNCHER")
+        if chosen:
+            return shlex.split(chosen)
+        # the scheduler's own, inside one of its jobs
+        for job, launcher in (
+            ("SLURM_JOB_ID", ("srun", "-n", "2")),
+            ("LSB_JOBID", ("jsrun", "-n", "2", "-a", "1", "-c", "1")),
+        ):
+            if job in os.environ and shutil.which(launcher[0]):
+                return list(launcher)
+        mpiexec = join_path(self.spec["mpi"].prefix.bin, "mpiexec")
+        return [mpiexec, "-n", "2"] if os.access(mpiexec, os.X_OK) else []

@@ -6,8 +6,7 @@ import dataclasses
 
 import pytest
 
-from hvd.errors import HvdError
-from hvd.smoke.check_build import Expectation, differences, parse, table
+from hvd.smoke.check_build import CheckBuildError, Expectation, differences, parse, table
 
 TEXT = """$ horovodrun --check-build --verbose
 Checking whether extension tensorflow was built.
@@ -103,5 +102,5 @@ def test_table_has_a_row_per_item() -> None:
     ],
 )
 def test_incomplete_text_is_an_error(text: str, message: str) -> None:
-    with pytest.raises(HvdError, match=message):
+    with pytest.raises(CheckBuildError, match=message):
         parse(text)

@@ -126,6 +126,8 @@ def check_build_items(
         report = check_build.parse(completed.output)
         check.failures = check_build.differences(report, expectation)
         check.details["items"] = check_build.table(report, expectation)
+    except check_build.CheckBuildError as error:
+        check.failures = [str(error)]
     except HvdError as error:
         check.failures = [error.message]
         if isinstance(error, CommandFailed):
