@@ -220,19 +220,12 @@ CASES = [
     ),
     *(
         Case(
-            f"@0.28.1 gpu_ops=mpi {GPU} ^[virtuals=mpi] {mpi}@4.1~cuda",
-            f"@0.28.1 gpu_ops=mpi {GPU} ^[virtuals=mpi] {mpi}@4.1+cuda",
-            f"use ^{mpi}+cuda, or +nccl",
-        )
-        for mpi in ("openmpi", "mpich", "mvapich", "mvapich2", "mvapich-plus", "cray-mpich")
-    ),
-    *(
-        Case(
-            f"@0.28.1 gpu_ops=mpi {ROCM} ^[virtuals=mpi] {mpi}@4.1~rocm",
-            f"@0.28.1 gpu_ops=mpi {ROCM} ^[virtuals=mpi] {mpi}@4.1+rocm",
-            f"use ^{mpi}+rocm, or +nccl",
+            f"@0.28.1 gpu_ops=mpi {gpu} ^[virtuals=mpi] {mpi}@4.1~{stack}",
+            f"@0.28.1 gpu_ops=mpi {gpu} ^[virtuals=mpi] {mpi}@4.1+{stack}",
+            f"use ^{mpi}+{stack}, or +nccl",
         )
         for mpi in ("openmpi", "mpich", "mvapich-plus", "cray-mpich")
+        for gpu, stack in ((GPU, "cuda"), (ROCM, "rocm"))
     ),
     Case(f"@0.24.0 +ddl {GPU}", f"@0.23.0 +ddl {GPU}", "use +nccl"),
     # operations on CPUs

@@ -344,18 +344,13 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
             msg="NCCL and MPI operations on GPUs deadlock; use gpu_ops=none with +nccl",
         )
         # https://github.com/horovod/horovod/blob/v0.28.1/docs/gpus.rst: a GPU-aware MPI
-        for mpi in ("openmpi", "mpich", "mvapich", "mvapich2", "mvapich-plus", "cray-mpich"):
-            conflicts(
-                f"^[virtuals=mpi] {mpi}~cuda",
-                when="+cuda",
-                msg=f"gpu_ops=mpi requires a CUDA-aware MPI; use ^{mpi}+cuda, or +nccl",
-            )
         for mpi in ("openmpi", "mpich", "mvapich-plus", "cray-mpich"):
-            conflicts(
-                f"^[virtuals=mpi] {mpi}~rocm",
-                when="+rocm",
-                msg=f"gpu_ops=mpi requires a ROCm-aware MPI; use ^{mpi}+rocm, or +nccl",
-            )
+            for stack, name in (("cuda", "CUDA"), ("rocm", "ROCm")):
+                conflicts(
+                    f"^[virtuals=mpi] {mpi}~{stack}",
+                    when=f"+{stack}",
+                    msg=f"gpu_ops=mpi requires a {name}-aware MPI; use ^{mpi}+{stack}, or +nccl",
+                )
     # g++ -fsyntax-only horovod/common/ops/ddl_operations.cc: WaitForEvents takes 4 arguments
     conflicts(
         "+ddl",
