@@ -219,12 +219,12 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
             depends_on(f"py-torch cuda_arch={arch}", when="frameworks=pytorch")
             depends_on(f"py-tensorflow cuda_arch={arch}", when="frameworks=tensorflow")
             depends_on(f"mxnet cuda_arch={arch}", when="frameworks=mxnet")
-    for target in ROCmPackage.amdgpu_targets:
+    for gfx in ROCmPackage.amdgpu_targets:
         # https://github.com/spack/spack/issues/12179
-        with when(f"+rocm amdgpu_target={target}"):
-            depends_on(f"rccl amdgpu_target={target}", when="+nccl")
-            depends_on(f"py-torch amdgpu_target={target}", when="frameworks=pytorch")
-            depends_on(f"py-tensorflow amdgpu_target={target}", when="frameworks=tensorflow")
+        with when(f"+rocm amdgpu_target={gfx}"):
+            depends_on(f"rccl amdgpu_target={gfx}", when="+nccl")
+            depends_on(f"py-torch amdgpu_target={gfx}", when="frameworks=pytorch")
+            depends_on(f"py-tensorflow amdgpu_target={gfx}", when="frameworks=tensorflow")
 
     # Controllers
     # https://github.com/horovod/horovod/blob/v0.28.1/docs/concepts.rst: one of the two
@@ -345,11 +345,11 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
         )
         # https://github.com/horovod/horovod/blob/v0.28.1/docs/gpus.rst: a GPU-aware MPI
         for mpi in ("openmpi", "mpich", "mvapich-plus", "cray-mpich"):
-            for stack, name in (("cuda", "CUDA"), ("rocm", "ROCm")):
+            for stack, brand in (("cuda", "CUDA"), ("rocm", "ROCm")):
                 conflicts(
                     f"^[virtuals=mpi] {mpi}~{stack}",
                     when=f"+{stack}",
-                    msg=f"gpu_ops=mpi requires a {name}-aware MPI; use ^{mpi}+{stack}, or +nccl",
+                    msg=f"gpu_ops=mpi requires a {brand}-aware MPI; use ^{mpi}+{stack}, or +nccl",
                 )
     # g++ -fsyntax-only horovod/common/ops/ddl_operations.cc: WaitForEvents takes 4 arguments
     conflicts(
