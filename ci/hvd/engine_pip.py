@@ -12,7 +12,18 @@ import pathlib
 import shutil
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from hvd import engine_spack, externals, framework, machine, paths, process, source, specs, stamp
+from hvd import (
+    accelerators,
+    engine_spack,
+    externals,
+    framework,
+    machine,
+    paths,
+    process,
+    source,
+    specs,
+    stamp,
+)
 from hvd import recipe as recipe_module
 from hvd.environment import Environment
 from hvd.errors import HvdError
@@ -210,6 +221,10 @@ class PipEngine:
         compiler = machine.compiler_name()
         have[compiler] = Spec(compiler, machine.compiler_version())
         variants = {**self.recipe.defaults(root), **root.variants}
+        self._accelerators = self._find_accelerators(variants)
+        for name, library in self._accelerators.items():
+            if library.version:
+                have[name] = Spec(name, library.version)
         for name, asked in root.dependencies.items():
             if name not in have or not have[name].satisfies(asked):
                 raise HvdError(
@@ -224,23 +239,41 @@ class PipEngine:
         variants = self.spec.variants
         flags = self.recipe.build_flags
         chosen = {k for k, v in variants.items() if v is True}
-        gpu = chosen & set(flags.GPU_STACKS)
-        if gpu or chosen & set(flags.OPERATIONS):
-            raise HvdError(
-                f"{self.spec}: the pip engine builds for CPUs, with MPI and Gloo",
-                "build it with --engine spack",
-            )
         prefixes = {"cmake": shutil.which("cmake", path=self._path()) or "cmake"}
         if self.mpi and "mpi" in chosen:
             prefixes["mpi"] = str(self.mpi.prefix)
+        prefixes.update({name: str(lib.prefix) for name, lib in self._accelerators.items()})
         return flags.Selection(
             version=self.spec.versions,
             controllers=frozenset(chosen & set(flags.CONTROLLERS)),
+            operations=frozenset(chosen & set(flags.OPERATIONS)),
             frameworks=frozenset(variants["frameworks"]),
+            gpu="cuda" if "cuda" in chosen else None,
+            gpu_mpi="mpi" in variants.get("gpu_ops", ()),
+            gpu_architectures=tuple(sorted(variants.get("cuda_arch", ()))),
             prefixes=prefixes,
             architecture_flags=machine.architecture_flags(),
             jobs=self.jobs,
         )
+
+    def _find_accelerators(self, variants: Mapping[str, Any]) -> Dict[str, accelerators.Library]:
+        """What the variants ask for besides a CPU, MPI and Gloo."""
+        chosen = {name for name, value in variants.items() if value is True}
+        unknown = sorted(chosen & {"rocm", "ddl"})
+        if unknown:
+            raise HvdError(
+                f"+{unknown[0]}: the pip engine builds for CPUs and for CUDA",
+                "build it with --engine spack",
+            )
+        found = {}
+        if "cuda" in chosen:
+            found["cuda"] = accelerators.cuda()
+        if "nccl" in chosen:
+            site_packages = pathlib.Path(self.found["python"]["platlib"])
+            found["nccl"] = accelerators.nccl(site_packages, paths.STATE / "nccl")
+        if "ccl" in chosen:
+            found["ccl"] = accelerators.ccl(pathlib.Path(self.found["python"]["prefix"]))
+        return found
 
     def _make_venv(self, log: pathlib.Path) -> None:
         """A virtual environment of the frameworks' Python that sees the frameworks."""

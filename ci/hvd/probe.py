@@ -81,6 +81,7 @@ def main():
         "python": {
             "version": ".".join(str(part) for part in sys.version_info[:3]),
             "prefix": sys.prefix,
+            "platlib": sysconfig.get_paths()["platlib"],
             "base_prefix": getattr(sys, "base_prefix", sys.prefix),
             "executable": sys.executable,
             "header": os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")),

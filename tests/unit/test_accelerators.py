@@ -1,0 +1,71 @@
+"""CUDA, NCCL and oneCCL are found, or their absence is said with the way out."""
+
+import pytest
+
+from hvd import accelerators
+from hvd.errors import HvdError
+
+HEADER = "#define NCCL_MAJOR 2\n#define NCCL_MINOR 28\n#define NCCL_PATCH 9\n"
+
+
+@pytest.fixture(autouse=True)
+def nothing_set(monkeypatch):
+    for name in ("CUDA_HOME", "NCCL_HOME", "CCL_ROOT"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def wheel(directory, library="libnccl.so.2"):
+    root = directory / "nvidia" / "nccl"
+    (root / "include").mkdir(parents=True)
+    (root / "lib").mkdir()
+    (root / "include" / "nccl.h").write_text(HEADER)
+    (root / "lib" / library).write_text("")
+    return root
+
+
+def test_an_nvcc_that_is_a_script_says_where_its_toolkit_is(tmp_path, monkeypatch):
+    toolkit = tmp_path / "cuda-13.0"
+    (toolkit / "bin").mkdir(parents=True)
+    nvcc = tmp_path / "bin" / "nvcc"
+    nvcc.parent.mkdir()
+    nvcc.write_text(
+        "#!/bin/sh\n"
+        f"if [ $1 = --dryrun ]; then echo '#$ TOP={toolkit}/bin/..' >&2\n"
+        "else echo 'Cuda compilation tools, release 13.0, V13.0.88'; fi\n"
+    )
+    nvcc.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{nvcc.parent}:/usr/bin:/bin")
+    assert accelerators.cuda() == accelerators.Library(toolkit.resolve(), "13.0")
+
+
+def test_no_cuda_names_the_way_out(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(HvdError, match="nvcc is not on PATH"):
+        accelerators.cuda()
+
+
+def test_the_wheels_nccl_gets_the_name_that_a_linker_looks_for(tmp_path):
+    root = wheel(tmp_path / "site")
+    found = accelerators.nccl(tmp_path / "site", tmp_path / "nccl")
+    assert found == accelerators.Library(tmp_path / "nccl", "2.28.9")
+    assert (found.prefix / "lib" / "libnccl.so").resolve() == root / "lib" / "libnccl.so.2"
+    assert (found.prefix / "include" / "nccl.h").read_text() == HEADER
+
+
+def test_an_installed_nccl_is_taken_as_it_is(tmp_path, monkeypatch):
+    root = wheel(tmp_path / "opt", "libnccl.so")
+    monkeypatch.setenv("NCCL_HOME", str(root))
+    assert accelerators.nccl(tmp_path / "none", tmp_path / "nccl").prefix == root
+
+
+def test_no_nccl_names_the_way_out(tmp_path):
+    with pytest.raises(HvdError, match="has no NCCL"):
+        accelerators.nccl(tmp_path, tmp_path / "nccl")
+
+
+def test_oneccl_of_wheels_and_its_absence(tmp_path):
+    with pytest.raises(HvdError, match="has no oneCCL"):
+        accelerators.ccl(tmp_path)
+    (tmp_path / "include" / "oneapi").mkdir(parents=True)
+    (tmp_path / "include" / "oneapi" / "ccl.hpp").write_text("")
+    assert accelerators.ccl(tmp_path).prefix == tmp_path
