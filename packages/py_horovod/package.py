@@ -476,6 +476,16 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     patch("cxx17.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/pull/3984
     patch("mpirun.patch", when="@0.28.1")
+    # https://nvd.nist.gov/vuln/detail/CVE-2026-31234
+    patch("cve-2026-31234-0.19.patch", when="@0.19")
+    patch("cve-2026-31234.patch", when="@0.20:0.28.1")
+    patch("cve-2026-31234-launch-0.19.0.patch", when="@0.19.0:0.19.1")
+    patch("cve-2026-31234-launch-0.19.2.patch", when="@0.19.2:0.19")
+    patch("cve-2026-31234-launch-0.20.patch", when="@0.20")
+    patch("cve-2026-31234-launch-0.21.patch", when="@0.21:0.24")
+    patch("cve-2026-31234-launch-0.25.patch", when="@0.25:0.28.1")
+    # https://nvd.nist.gov/vuln/detail/CVE-2024-10190
+    patch("cve-2024-10190.patch", when="@0.20:0.28.1")
 
     @property
     def selection(self) -> build_flags.Selection:
