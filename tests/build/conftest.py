@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 import pathlib
@@ -16,6 +17,7 @@ import pytest
 
 from hvd.smoke.check_build import Expectation
 from hvd.smoke.launch import Target
+from tests.build.security import sources
 from tests.conftest import Checkout, chosen_pairs, copy_checkout, unmet
 
 #: Seconds after the beginning of a stage at which ``./hvd run`` is killed in it.
@@ -122,3 +124,15 @@ def run_and_kill(checkout: Checkout, arguments: List[str], stage: str, after: fl
     status = process.wait()
     process.stdout.close()
     return Attempt(stage, status, "".join(lines))
+
+
+@pytest.fixture(scope="session")
+def released(horovod_tree):
+    """A function that gives the Python code of a version of Horovod as it was released."""
+    return functools.lru_cache(None)(functools.partial(sources.released, horovod_tree))
+
+
+@pytest.fixture(scope="session")
+def patched(py_horovod, horovod_tree):
+    """A function that gives the Python code of a version of Horovod with our patches."""
+    return functools.lru_cache(None)(functools.partial(sources.patched, py_horovod, horovod_tree))
