@@ -23,6 +23,9 @@ SECTIONS = {
 }
 
 _VERSION = re.compile(r"^\s*Horovod v(\S+):\s*$", re.MULTILINE)
+#: From 0.22 on ``horovod.torch`` can be imported without its plugin, so that it is listed as built
+#: (https://github.com/horovod/horovod/blob/v0.28.1/horovod/torch/__init__.py); it says this then.
+_NO_TORCH = re.compile(r"^Extension horovod\.torch has not been built", re.MULTILINE)
 _SECTION = re.compile(r"^\s*(Available [A-Z][A-Za-z ]+):\s*$")
 _ITEM = re.compile(r"^\s*\[([X ])\] (\S+)\s*$")
 
@@ -37,16 +40,24 @@ class Expectation:
 
     Args:
         version: such as ``0.28.1``.
-        frameworks: of ``pytorch``, ``tensorflow``, ``mxnet``.
+        frameworks: those with a plugin of their own, of ``pytorch``, ``tensorflow``, ``mxnet``.
         controllers: of ``mpi``, ``gloo``.
         operations: of ``nccl``, ``ddl``, ``ccl``, ``mpi``, ``gloo``.  Horovod lists ``mpi``
             and ``gloo`` whenever it is built with them, also where NCCL does the work.
+        extras: frameworks without a plugin of their own, which Horovod does not list: of
+            ``keras``, ``spark``, ``ray``.
     """
 
     version: str
     frameworks: FrozenSet[str]
     controllers: FrozenSet[str]
     operations: FrozenSet[str]
+    extras: FrozenSet[str] = frozenset()
+
+    @property
+    def has_check_build(self) -> bool:
+        """Whether its ``horovodrun`` knows ``--check-build``, which came with 0.18."""
+        return not self.version.startswith("0.16.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +71,7 @@ class BuildReport:
 
 
 def parse(text: str) -> BuildReport:
-    """Parse the output of ``horovodrun --check-build``; other lines around it are ignored.
+    """Parse the output of ``horovodrun --check-build --verbose``.
 
     Raises:
         CheckBuildError: the version or a whole section is missing.
@@ -80,6 +91,8 @@ def parse(text: str) -> BuildReport:
     for title, attribute in SECTIONS.items():
         if not items[attribute]:
             raise CheckBuildError(f"the output of `horovodrun --check-build` has no {title!r}")
+    if _NO_TORCH.search(text):
+        items["frameworks"]["pytorch"] = False
     return BuildReport(version[1], **items)
 
 

@@ -53,6 +53,17 @@ def test_parse_reads_every_item() -> None:
     }
 
 
+def test_pytorch_without_its_plugin_is_not_built_whatever_is_listed() -> None:
+    """`horovod.torch` of 0.22 and later can be imported without it, and is then listed."""
+    said = (
+        "Checking whether extension torch was built.\n"
+        "Extension horovod.torch has not been built: mpi_lib_v2.so not found\n"
+        "Extension torch was built.\n"
+    )
+    (difference,) = differences(parse(said + TEXT), EXPECTED)
+    assert difference == "frameworks: expected pytorch, but it is not built"
+
+
 def test_no_difference() -> None:
     assert differences(parse(TEXT), EXPECTED) == []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -196,3 +197,55 @@ def test_programs_come_from_the_target_only(target: Target, tmp_path: pathlib.Pa
     assert find_program(target, "mpirun") == str(tmp_path / "bin" / "mpirun")
     with pytest.raises(HvdError, match="python3 is not on the PATH"):
         find_program(target, "python3")
+
+
+BOTH = Expectation(
+    "0.28.1",
+    frozenset({"tensorflow", "pytorch"}),
+    frozenset({"mpi", "gloo"}),
+    frozenset({"mpi", "gloo"}),
+    frozenset({"keras"}),
+)
+
+
+def test_every_framework_is_run_with_every_launcher(target: Target, tmp_path) -> None:
+    plan = run.smoke_plan(target, BOTH, tmp_path / "out")
+    assert [name for name, _ in plan] == [
+        "check-build",
+        *("mpirun (torch)", "horovodrun --mpi (torch)", "horovodrun --gloo (torch)"),
+        *("mpirun (tensorflow)", "horovodrun --mpi (tensorflow)"),
+        "horovodrun --gloo (tensorflow)",
+    ]
+    checks = [perform() for _, perform in plan[1:]]
+    assert [check.name for check in checks] == [name for name, _ in plan[1:]]
+    assert [check.failures for check in checks] == [[]] * 6
+    assert [check.details["framework"] for check in checks] == ["torch"] * 3 + ["tensorflow"] * 3
+    assert len({check.log for check in checks}) == 6
+
+
+def test_keras_is_checked_with_tensorflow_alone(target: Target, tmp_path) -> None:
+    words = {}
+    for framework in ("torch", "tensorflow"):
+        keras = framework == "tensorflow"
+        check = run.run_launcher(
+            LAUNCHERS[0], target, tmp_path / framework, framework=framework, keras=keras
+        )
+        words[framework] = check.log.read_text().split()
+    assert "--keras" in words["tensorflow"] and "--keras" not in words["torch"]
+    plan = run.smoke_plan(target, BOTH, tmp_path / "out")
+    asked = {name: perform.keywords["keras"] for name, perform in plan[1:]}
+    assert all(keras == ("tensorflow" in name) for name, keras in asked.items())
+
+
+def test_what_has_no_plugin_is_not_expected_to_be_listed(target: Target, tmp_path) -> None:
+    expected = dataclasses.replace(MPI_ONLY, extras=frozenset({"spark", "keras"}))
+    assert run.check_build_items(target, expected, tmp_path).failures == []
+
+
+def test_a_horovod_without_check_build_is_run_by_mpirun_alone(target: Target, tmp_path) -> None:
+    for version, names in (
+        ("0.16.4", ["mpirun"]),
+        ("0.18.0", ["check-build", "mpirun", "horovodrun --mpi"]),
+    ):
+        expected = dataclasses.replace(MPI_ONLY, version=version)
+        assert [name for name, _ in run.smoke_plan(target, expected, tmp_path)] == names

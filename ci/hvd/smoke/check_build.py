@@ -2,7 +2,11 @@
 
 from hvd import paths, recipe
 
-_MODULE = recipe.module("check_build", paths.PACKAGES / "py_horovod" / "check_build.py")
+_DIRECTORY = paths.PACKAGES / "py_horovod"
+_MODULE = recipe.module("check_build", _DIRECTORY / "check_build.py")
+
+#: Frameworks that Horovod has a compiled plugin for, and lists.
+PLUGINS = tuple(recipe.module("build_flags", _DIRECTORY / "build_flags.py").PLUGINS)
 
 CheckBuildError = _MODULE.CheckBuildError
 Expectation = _MODULE.Expectation

@@ -7,8 +7,6 @@ exit status is 0 if every result was right.  `program_record` describes what is 
 afterwards; the tool reads it, and what it says holds if a rank died or hung as well.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import pathlib
@@ -19,7 +17,7 @@ from typing import Any
 from program_record import Recorder, mpi_libraries, supervise
 
 #: The modules that adapt a framework to the checks.
-FRAMEWORKS = {"torch": "program_torch"}
+FRAMEWORKS = {"torch": "program_torch", "tensorflow": "program_tensorflow"}
 
 
 def main() -> int:
@@ -41,8 +39,11 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--ranks", type=int, required=True, help="how many there have to be")
     parser.add_argument("--out", type=pathlib.Path, required=True, help="existing directory")
     parser.add_argument("--mpi4py", action="store_true", help="check mpi4py as well")
+    parser.add_argument("--keras", action="store_true", help="check Keras as well")
     parser.add_argument("--quick", action="store_true", help="fewer and smaller sizes")
     arguments = parser.parse_args()
+    if arguments.keras and arguments.framework != "tensorflow":
+        parser.error("--keras needs --framework tensorflow: Horovod's Keras runs on it")
     if arguments.mpi4py and arguments.controller != "mpi":
         parser.error("--mpi4py needs --controller mpi: Gloo does not initialise MPI")
     return arguments
@@ -56,36 +57,39 @@ def work(recorder: Recorder, arguments: argparse.Namespace) -> int:
     )
     hvd = framework.horovod
     recorder.emit("loaded", mpi_libraries=mpi_libraries())
-    recorder.check("init", lambda: hvd.init(process_sets="dynamic"))
+    dynamic = {"process_sets": "dynamic"} if hasattr(hvd, "add_process_set") else {}
+    recorder.check("init", lambda: hvd.init(**dynamic))
     recorder.become_rank(
         hvd.rank(),
         size=hvd.size(),
         local_rank=hvd.local_rank(),
-        mpi_enabled=hvd.mpi_enabled(),
-        gloo_enabled=hvd.gloo_enabled(),
         mpi_libraries=mpi_libraries(),
     )
     if hvd.size() != arguments.ranks:
         return 1  # the tool sees it from the init events
-    check(recorder, framework, arguments)
+    session = check(recorder, framework, arguments)
     recorder.emit("done")
     # A launcher kills the other ranks when one has left with a failure: not before they are done.
-    hvd.barrier()
+    session.meet()
     hvd.shutdown()
     return 1 if recorder.failed else 0
 
 
-def check(recorder: Recorder, framework: Any, arguments: argparse.Namespace) -> None:
+def check(recorder: Recorder, framework: Any, arguments: argparse.Namespace) -> Any:
+    """Check and measure; the session in which it was done."""
     # After Horovod's import, so that Horovod and its framework choose the libraries.
     import program_bandwidth
     import program_checks
     import program_mpi4py
+    from program_session import Session, controller_enabled
 
     hvd = framework.horovod
-    session = program_checks.Session(framework, recorder, hvd.rank(), hvd.size(), arguments.quick)
+    session = Session(
+        framework, recorder, hvd.rank(), hvd.size(), arguments.quick, arguments.keras
+    )
     recorder.check(
         "controller",
-        lambda: "".join(name for name in ("mpi", "gloo") if getattr(hvd, f"{name}_enabled")()),
+        lambda: "".join(name for name in ("mpi", "gloo") if controller_enabled(hvd, name)),
         lambda got: (
             "" if got == arguments.controller else f"expected {arguments.controller}, got {got}"
         ),
@@ -97,6 +101,7 @@ def check(recorder: Recorder, framework: Any, arguments: argparse.Namespace) -> 
         program_mpi4py.run(session, mpi)
     program_bandwidth.run(session, mpi)
     program_checks.every_reducescatter(session)
+    return session
 
 
 if __name__ == "__main__":

@@ -12,15 +12,13 @@ warm-up; the tool takes the slowest rank's.  The numbers of a machine whose core
 say that an allreduce works at this size, not what a network can do.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from types import ModuleType
 from typing import Any, Callable, Optional
 
 import numpy as np
-from program_checks import Session
+from program_session import Session
 
 #: From 4 B to 64 MiB in steps of 16.
 BYTES = tuple(4 * 16**power for power in range(7))
@@ -42,9 +40,9 @@ def run(session: Session, mpi: Optional[ModuleType]) -> None:
 
 
 def _horovod(session: Session, size: int) -> Callable[[], Any]:
-    # Zeros, because the sum is in place, over and over.
+    # Zeros, because the sum may be in place, over and over.
     tensor = session.tensor(np.zeros(size // 4, np.float32))
-    return lambda: session.framework.allreduce_in_place(tensor, f"bandwidth {size}")
+    return lambda: session.framework.allreduce_in_place(session, tensor, f"bandwidth {size}")
 
 
 def _mpi4py(mpi: ModuleType, size: int) -> Callable[[], Any]:
@@ -72,5 +70,4 @@ def _measure(session: Session, method: str, size: int, allreduce: Callable[[], A
 def _agreed(session: Session, repeats: int) -> int:
     """The least ``repeats`` of all ranks."""
     mine = session.tensor(np.array([repeats]))
-    agreed = session.hvd.allreduce(mine, name="repeats", op=session.hvd.Min)
-    return int(session.array(agreed)[0])
+    return int(session.array(session.hvd.allgather(mine, name="repeats")).min())

@@ -1,12 +1,10 @@
 """MPI beside Horovod in the same process, by way of mpi4py."""
 
-from __future__ import annotations
-
 from types import ModuleType
 
 import numpy as np
 import program_reference as reference
-from program_checks import Session
+from program_session import Session
 
 
 def load() -> ModuleType:
@@ -51,7 +49,7 @@ def run(session: Session, mpi: ModuleType) -> None:
         wrong = reference.mismatch(result, expected, "float64", tolerance)
         if wrong:
             return wrong
-        horovod = session.array(session.hvd.allreduce(tensor, name=name, op=session.hvd.Sum))
+        horovod = session.array(session.allreduce(tensor, name, "sum"))
         wrong = reference.mismatch(result, horovod, "float64", tolerance)
         return f"Horovod and mpi4py disagree: {wrong}" if wrong else ""
 

@@ -14,8 +14,6 @@ Files of one process in the output directory, each complete up to the moment of 
     How the process ended, written by its parent (see `supervise`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import faulthandler

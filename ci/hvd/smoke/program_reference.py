@@ -4,8 +4,6 @@ The data depends on a key, the rank and nothing else, so no rank has to trust an
 nor Horovod, for what the others contributed.
 """
 
-from __future__ import annotations
-
 import zlib
 from typing import List, Optional, Sequence, Tuple, Union
 

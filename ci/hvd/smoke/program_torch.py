@@ -1,14 +1,12 @@
-"""PyTorch behind the interface that ``program_checks`` expects of a framework."""
+"""PyTorch behind the interface that ``program_session`` expects of a framework."""
 
-from __future__ import annotations
-
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List
 
 import horovod.torch as horovod
 import numpy as np
-import program_reference as reference
 import torch
-from program_checks import Session
+from program_session import Session
+from program_training import MOMENTUM, RATE, Batches, Trainer
 
 #: Operations and element types that are not checked, with the reason.
 #: Source: horovod 0.28.1, horovod/torch/mpi_ops_v2.cc (PYBIND11_MODULE) and mpi_ops.py.
@@ -19,10 +17,6 @@ LEFT_OUT = (
     ("reductions", "int8", "Tensor type torch.CharTensor is not supported"),
     ("reductions", "int16", "Tensor type torch.ShortTensor is not supported"),
 )
-
-_STEPS = 4
-_BATCH = 6  # samples of one rank
-_FEATURES, _HIDDEN = 5, 8
 
 # The ranks of a test share few cores; threads of their own would fight for them.
 torch.set_num_threads(1)
@@ -38,89 +32,50 @@ def array(tensor: torch.Tensor) -> np.ndarray:
     return tensor.detach().numpy()
 
 
-def fused_allreduce(tensors: Dict[str, torch.Tensor]) -> Dict[str, torch.Tensor]:
+def fused_allreduce(session: Session, tensors: Dict[str, Any]) -> Dict[str, Any]:
     """Sum every tensor over the ranks, all of them in flight at once."""
     handles = {
-        name: horovod.allreduce_async(each, name=name, op=horovod.Sum)
+        name: horovod.allreduce_async(each, name=name, **session.reduction("sum"))
         for name, each in tensors.items()
     }
     return {name: horovod.synchronize(handle) for name, handle in handles.items()}
 
 
-def allreduce_in_place(tensor: torch.Tensor, name: str) -> None:
+def allreduce_in_place(session: Session, tensor: torch.Tensor, name: str) -> None:
     """Sum ``tensor`` over the ranks into itself."""
-    horovod.allreduce_(tensor, name=name, op=horovod.Sum)
+    horovod.allreduce_(tensor, name=name, **session.reduction("sum"))
 
 
-def training(session: Session) -> None:
-    """Distributed SGD steps equal the same steps of one process on the joined batches."""
-    model = _model(seed=session.rank)  # different on every rank, until rank 0's is broadcast
-    session.recorder.check(
-        "broadcast_parameters",
-        lambda: horovod.broadcast_parameters(model.state_dict(), root_rank=0),
-        lambda _: _compare(model, _model(seed=0), 0.0),
-        "float64",
-        sum(parameter.numel() for parameter in model.parameters()),
-    )
-    optimizer = horovod.DistributedOptimizer(
-        _sgd(model), named_parameters=model.named_parameters()
-    )
-    alone = _model(seed=0)
-    joined = _batches(session.size)
-    mine = slice(session.rank * _BATCH, (session.rank + 1) * _BATCH)
-    session.recorder.check(
-        "DistributedOptimizer steps",
-        lambda: _train(model, optimizer, [(x[mine], y[mine]) for x, y in joined]),
-        # A mean over ranks of means over equal batches is the mean over the joined batch, up
-        # to the order of additions: some hundred roundings of 1e-16 in float64, amplified a
-        # little by each step.  A lost or unscaled gradient changes the parameters by 1e-2.
-        lambda _: _compare(model, _train(alone, _sgd(alone), joined), 1e-12),
-        "float64",
-        sum(parameter.numel() for parameter in model.parameters()),
-    )
+def trainers(session: Session) -> List[Trainer]:
+    """The ways of training."""
+    return [_Optimizer()]
 
 
-def _model(seed: int) -> torch.nn.Module:
-    generator = torch.Generator().manual_seed(seed)
-    model = torch.nn.Sequential(
-        torch.nn.Linear(_FEATURES, _HIDDEN), torch.nn.Tanh(), torch.nn.Linear(_HIDDEN, 1)
-    ).double()
-    for parameter in model.parameters():
-        torch.nn.init.uniform_(parameter, -0.5, 0.5, generator=generator)
-    return model
+class _Optimizer(Trainer):
+    steps_name = "DistributedOptimizer steps"
+    broadcast_name = "broadcast_parameters"
 
+    def model(self, weights: List[np.ndarray]) -> torch.nn.Module:
+        layers = [torch.nn.Linear(*each.shape).double() for each in weights[::2]]
+        model = torch.nn.Sequential(layers[0], torch.nn.Tanh(), layers[1])
+        with torch.no_grad():
+            for parameter, each in zip(model.parameters(), weights):
+                parameter.copy_(tensor(each.T))
+        return model
 
-def _sgd(model: torch.nn.Module) -> torch.optim.Optimizer:
-    return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    def weights(self, model: torch.nn.Module) -> List[np.ndarray]:
+        return [array(parameter).T for parameter in model.parameters()]
 
+    def broadcast(self, model: torch.nn.Module) -> None:
+        horovod.broadcast_parameters(model.state_dict(), root_rank=0)
 
-def _batches(size: int) -> List[Tuple[torch.Tensor, torch.Tensor]]:
-    """One joined batch of all ranks per step."""
-    return [
-        (
-            tensor(reference.inputs("x", step + 1, (size * _BATCH, _FEATURES), "float64")[step]),
-            tensor(reference.inputs("y", step + 1, (size * _BATCH, 1), "float64")[step]),
-        )
-        for step in range(_STEPS)
-    ]
-
-
-def _train(
-    model: torch.nn.Module,
-    optimizer: Any,
-    batches: List[Tuple[torch.Tensor, torch.Tensor]],
-) -> torch.nn.Module:
-    for x, y in batches:
-        optimizer.zero_grad()
-        torch.nn.functional.mse_loss(model(x), y).backward()
-        optimizer.step()
-    return model
-
-
-def _compare(got: torch.nn.Module, expected: torch.nn.Module, tolerance: float) -> str:
-    parameters = dict(expected.named_parameters())
-    for name, parameter in got.named_parameters():
-        wrong = reference.mismatch(array(parameter), array(parameters[name]), "float64", tolerance)
-        if wrong:
-            return f"parameter {name}: {wrong}"
-    return ""
+    def train(self, model: torch.nn.Module, batches: Batches, distributed: bool) -> None:
+        optimizer: Any = torch.optim.SGD(model.parameters(), lr=RATE, momentum=MOMENTUM)
+        if distributed:
+            optimizer = horovod.DistributedOptimizer(
+                optimizer, named_parameters=model.named_parameters()
+            )
+        for x, y in batches:
+            optimizer.zero_grad()
+            torch.nn.functional.mse_loss(model(tensor(x)), tensor(y)).backward()
+            optimizer.step()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import pathlib
+import re
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from hvd import process
@@ -13,9 +14,8 @@ from hvd.smoke import attribution, check_build, records
 from hvd.smoke.check_build import Expectation
 from hvd.smoke.launch import Launcher, Target, find_program, launch, launchers
 
-#: The framework whose operations are run, and its name in the program; a build for several
-#: is tested with the first.
-FRAMEWORKS = {"pytorch": "torch"}
+#: The frameworks whose operations are run, and their names in the program.
+FRAMEWORKS = {"pytorch": "torch", "tensorflow": "tensorflow"}
 
 
 @dataclasses.dataclass
@@ -23,7 +23,8 @@ class Check:
     """What one check found.
 
     Args:
-        name: ``check-build``, or what a user would type to launch the ranks.
+        name: ``check-build``, or what a user would type to launch the ranks; of a build for
+            several frameworks with that of the check.
         seconds: wall time.
         failures: one text per failure, the cause first; none if the check passed.
         log: everything that was printed; None if nothing could be started.
@@ -81,7 +82,7 @@ def smoke_plan(
     """The checks of a built Horovod: their names and what performs them.
 
     First what was built is compared with ``expectation``, then every launcher that the
-    expected controllers allow runs on ``ranks`` ranks.
+    expected controllers allow runs on ``ranks`` ranks, for one framework after the other.
 
     Args:
         target: the Horovod under test.
@@ -94,21 +95,35 @@ def smoke_plan(
     Raises:
         HvdError: there is nothing to run for any of the expected frameworks or controllers.
     """
-    framework = next((FRAMEWORKS[f] for f in FRAMEWORKS if f in expectation.frameworks), None)
+    frameworks = [FRAMEWORKS[name] for name in FRAMEWORKS if name in expectation.frameworks]
     chosen = launchers(expectation)
-    if framework is None or not chosen:
+    if not frameworks or not chosen:
         raise HvdError(
             f"no smoke test for frameworks {sorted(expectation.frameworks)} with controllers"
             f" {sorted(expectation.controllers)}",
             f"expect one of {sorted(FRAMEWORKS)}, and of mpi and gloo",
         )
-    arguments = dict(framework=framework, ranks=ranks, timeout=timeout, quick=quick, mpi4py=mpi4py)
-    plan: List[Tuple[str, Callable[[], Check]]] = [
-        ("check-build", functools.partial(check_build_items, target, expectation, out, timeout))
-    ]
-    for launcher in chosen:
-        perform = functools.partial(run_launcher, launcher, target, out, **arguments)
-        plan.append((launcher.name, perform))
+    plan: List[Tuple[str, Callable[[], Check]]] = []
+    if expectation.has_check_build:
+        perform = functools.partial(check_build_items, target, expectation, out, timeout)
+        plan.append(("check-build", perform))
+    for framework in frameworks:
+        for launcher in chosen:
+            name = launcher.name + (f" ({framework})" if len(frameworks) > 1 else "")
+            perform = functools.partial(
+                run_launcher,
+                launcher,
+                target,
+                out,
+                name=name,
+                framework=framework,
+                ranks=ranks,
+                timeout=timeout,
+                mpi4py=mpi4py,
+                quick=quick,
+                keras=framework == "tensorflow" and "keras" in expectation.extras,
+            )
+            plan.append((name, perform))
     return plan
 
 
@@ -140,15 +155,23 @@ def run_launcher(
     target: Target,
     out: pathlib.Path,
     *,
+    name: str = "",
     framework: str = "torch",
     ranks: int = 2,
     timeout: float = 120.0,
     quick: bool = False,
     mpi4py: bool = True,
+    keras: bool = False,
 ) -> Check:
-    """Run the program on all ranks with one launcher; arguments as for `run_smoke`."""
-    check = Check(launcher.name, details={"framework": framework})
-    directory = (out / launcher.name.replace(" --", "-")).absolute()
+    """Run the program on all ranks with one launcher; arguments as for `run_smoke`.
+
+    Args:
+        name: of the check; that of the launcher by default.
+        framework: whose operations are run, by its name in the program.
+        keras: check Keras as well.
+    """
+    check = Check(name or launcher.name, details={"framework": framework})
+    directory = (out / re.sub(r"[^a-z0-9]+", "-", check.name).strip("-")).absolute()
     _empty(directory)
     try:
         over = launch(
@@ -160,6 +183,7 @@ def run_launcher(
             timeout=timeout,
             mpi4py=mpi4py,
             quick=quick,
+            keras=keras,
         )
     except HvdError as error:
         check.failures = [error.message]

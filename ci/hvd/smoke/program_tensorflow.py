@@ -1,0 +1,123 @@
+"""TensorFlow behind the interface that ``program_session`` expects of a framework."""
+
+import functools
+import re
+from typing import Any, Dict, List
+
+import horovod.tensorflow as horovod
+import numpy as np
+import tensorflow as tf
+from program_session import Session
+from program_training import MOMENTUM, RATE, Batches, Trainer
+
+_NOT_ALLOWED = "Value for attr 'T' is not in the list of allowed values"
+#: Operations and element types that are not checked, with the reason.
+#: Source: horovod 0.28.1, horovod/tensorflow/mpi_ops.cc (REGISTER_OP).
+LEFT_OUT = (
+    ("every operation", "bfloat16", _NOT_ALLOWED),
+    ("reductions", "bool", _NOT_ALLOWED),
+    ("reductions", "int16", _NOT_ALLOWED),
+    ("reductions", "uint16", _NOT_ALLOWED),
+    ("reducescatter", "int8", _NOT_ALLOWED),
+    ("reducescatter", "uint8", _NOT_ALLOWED),
+)
+
+# The ranks of a test share few cores; threads of their own would fight for them.  And as with
+# PyTorch the tensors are on the CPU.
+if tf.__version__.startswith("1."):
+    tf.compat.v1.enable_eager_execution(
+        tf.compat.v1.ConfigProto(
+            intra_op_parallelism_threads=1,
+            inter_op_parallelism_threads=1,
+            device_count={"GPU": 0},
+        )
+    )
+else:
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    tf.config.experimental.set_visible_devices([], "GPU")
+
+
+def tensor(array: np.ndarray) -> tf.Tensor:
+    """A tensor with a copy of ``array``."""
+    return tf.constant(array)
+
+
+def array(tensor: tf.Tensor) -> np.ndarray:
+    """The data of a tensor."""
+    return tensor.numpy()
+
+
+def fused_allreduce(session: Session, tensors: Dict[str, Any]) -> Dict[str, Any]:
+    """Sum every tensor over the ranks, all of them in flight at once: in a graph."""
+    names = [re.sub(r"\W", "_", name) for name in tensors]
+
+    @tf.function
+    def every(arguments):
+        return [
+            session.allreduce(argument, name, "sum") for argument, name in zip(arguments, names)
+        ]
+
+    return dict(zip(tensors, every(list(tensors.values()))))
+
+
+def allreduce_in_place(session: Session, tensor: tf.Tensor, name: str) -> None:
+    """Sum ``tensor`` over the ranks; into a new tensor, as TensorFlow's do not change."""
+    session.allreduce(tensor, name, "sum")
+
+
+def trainers(session: Session) -> List[Trainer]:
+    """The ways of training."""
+    found: List[Trainer] = [_Tape(), _Optimizer()]
+    if session.keras:
+        import program_keras
+
+        found.append(program_keras.Fit())
+    return found
+
+
+class _Variables(Trainer):
+    def model(self, weights: List[np.ndarray]) -> List[tf.Variable]:
+        return [tf.Variable(each) for each in weights]
+
+    def weights(self, model: List[tf.Variable]) -> List[np.ndarray]:
+        return [variable.numpy() for variable in model]
+
+
+def _optimizer() -> Any:
+    # Keras' optimizers are checked where Keras is
+    return tf.compat.v1.train.MomentumOptimizer(RATE, MOMENTUM)
+
+
+def _loss(model: List[tf.Variable], x: np.ndarray, y: np.ndarray) -> tf.Tensor:
+    inner, bias, outer, last = model
+    hidden = tf.tanh(tf.matmul(tf.constant(x), inner) + bias)
+    return tf.reduce_mean(tf.square(tf.matmul(hidden, outer) + last - tf.constant(y)))
+
+
+class _Tape(_Variables):
+    steps_name = "DistributedGradientTape steps"
+    broadcast_name = "broadcast_variables"
+
+    def broadcast(self, model: List[tf.Variable]) -> None:
+        horovod.broadcast_variables(model, root_rank=0)
+
+    def train(self, model: List[tf.Variable], batches: Batches, distributed: bool) -> None:
+        optimizer = _optimizer()
+        for x, y in batches:
+            with tf.GradientTape() as tape:
+                loss = _loss(model, x, y)
+            if distributed:
+                tape = horovod.DistributedGradientTape(tape)
+            optimizer.apply_gradients(zip(tape.gradient(loss, model), model))
+
+
+class _Optimizer(_Variables):
+    steps_name = "DistributedOptimizer steps"
+
+    def train(self, model: List[tf.Variable], batches: Batches, distributed: bool) -> None:
+        optimizer = _optimizer()
+        if distributed:
+            optimizer = horovod.DistributedOptimizer(optimizer)
+        for x, y in batches:
+            optimizer.minimize(functools.partial(_loss, model, x, y), var_list=model)
