@@ -25,8 +25,11 @@ from hvd.mpi import Mpi
 
 #: Distributions on the Python index that are one Spack package, where the names differ.
 _RENAMED = {
+    "intel-tensorflow": "py-tensorflow",
     "tensorflow-cpu": "py-tensorflow",
+    "tensorflow-cpu-aws": "py-tensorflow",
     "tensorflow-gpu": "py-tensorflow",
+    "tensorflow-rocm": "py-tensorflow",
     "mxnet": "mxnet",
     "mxnet-mkl": "mxnet",
 }
@@ -160,9 +163,14 @@ def find_mpi(found: Mapping[str, Any]) -> Optional[Mpi]:
     )
 
 
+def by_package(distributions: Mapping[str, Any]) -> Dict[str, Any]:
+    """``distributions`` by the names of their Spack packages."""
+    return {_RENAMED.get(name, f"py-{name}"): item for name, item in distributions.items()}
+
+
 def _taken(distributions: Mapping[str, Any]) -> Dict[str, Any]:
-    by_package = {_RENAMED.get(name, f"py-{name}"): item for name, item in distributions.items()}
-    return {name: by_package[name] for name in _TAKEN if name in by_package}
+    have = by_package(distributions)
+    return {name: have[name] for name in _TAKEN if name in have}
 
 
 def _add(
@@ -200,9 +208,12 @@ def _variants(package: str, frameworks: Mapping[str, Any]) -> str:
     cuda = "+cuda" if known["cuda"] else "~cuda"
     if known["cuda"] and architectures:
         cuda += f" cuda_arch={','.join(architectures)}"
+    rocm = "+rocm" if known["rocm"] else "~rocm"
+    if package == "py-tensorflow":
+        # its nccl is there by default, and for GPUs alone
+        return f"{'+' if known['cuda'] or known['rocm'] else '~'}nccl{rocm}{cuda}"
     if package != "py-torch":
         return cuda
-    rocm = "+rocm" if known["rocm"] else "~rocm"
     if not known["distributed"]:
         return f"~distributed{rocm}{cuda}"
     return f"{'+' if known['gloo'] else '~'}gloo{'+' if known['mpi'] else '~'}mpi{rocm}{cuda}"

@@ -4,6 +4,7 @@ This file is handed to foreign interpreters (`python probe.py`), so it stands al
 library only, Python 3.6 and later.  ``hvd.externals`` reads what it prints.
 """
 
+import importlib.util
 import json
 import os
 import sys
@@ -66,6 +67,10 @@ def tensorflow():
     """CUDA and ROCm versions and the compute capabilities that TensorFlow was built for."""
     import tensorflow
 
+    if not hasattr(tensorflow.sysconfig, "get_build_info"):  # before 2.3
+        # which version it was built with is not said there
+        cuda = "unknown" if tensorflow.test.is_built_with_cuda() else None
+        return {"cuda": cuda, "rocm": None, "architectures": []}
     build = tensorflow.sysconfig.get_build_info()
     return {
         "cuda": build.get("cuda_version") if build.get("is_cuda_build") else None,
@@ -92,7 +97,9 @@ def main():
         "broken": {},
     }
     for name, ask in (("torch", torch), ("tensorflow", tensorflow)):
-        if name not in report["distributions"]:
+        # by module: tensorflow comes as tensorflow-cpu and under other names as well
+        spec = importlib.util.find_spec(name)
+        if spec is None or not spec.origin:
             continue
         try:
             report["frameworks"][name] = ask()

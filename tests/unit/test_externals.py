@@ -1,6 +1,7 @@
 """externals: what an interpreter has, as Spack externals."""
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -133,3 +134,55 @@ def test_what_is_written_can_be_written_again(tmp_path):
         externals.write(externals.packages(found(), OPENMPI), scope, "python3")
     assert yaml.safe_load(scope.read_text())["packages"]["python"]["externals"]
     assert [p.name for p in tmp_path.iterdir()] == ["packages.yaml"]
+
+
+def test_tensorflow_is_found_under_every_name():
+    for name in ("tensorflow", "tensorflow-cpu", "intel-tensorflow"):
+        distributions = {
+            name: {"version": "2.18.1", "prefix": "/site/venv"},
+            "numpy": {"version": "2.0.2", "prefix": "/site/venv"},
+        }
+        section = externals.packages(found(distributions=distributions))
+        (tensorflow,) = section["py-tensorflow"]["externals"]
+        assert tensorflow["spec"].startswith("py-tensorflow@2.18.1")
+        needs = [each["spec"] for each in tensorflow["dependencies"]]
+        assert needs == ["python@3.11.7", "py-numpy@2.0.2"]
+        assert tensorflow["dependencies"][0]["deptypes"] == ["build", "link", "run"]
+
+
+@pytest.mark.parametrize(
+    ("build", "variants"),
+    [
+        ({"cuda": None, "rocm": None, "architectures": []}, "~nccl~rocm~cuda"),
+        (
+            {"cuda": "12.5", "rocm": None, "architectures": ["60", "80", "90"]},
+            "+nccl~rocm+cuda cuda_arch=60,80,90",
+        ),
+        ({"cuda": None, "rocm": "6.2", "architectures": []}, "+nccl+rocm~cuda"),
+        ({"cuda": "unknown", "rocm": None, "architectures": []}, "+nccl~rocm+cuda"),
+    ],
+)
+def test_tensorflows_variants_say_what_it_was_built_for(build, variants):
+    distributions = {"tensorflow": {"version": "2.18.1", "prefix": "/site/venv"}}
+    section = externals.packages(
+        found(distributions=distributions, frameworks={"tensorflow": build})
+    )
+    assert section["py-tensorflow"]["externals"][0]["spec"] == f"py-tensorflow@2.18.1{variants}"
+
+
+TENSORFLOW = """
+class test:
+    is_built_with_cuda = staticmethod(lambda: CUDA)
+class sysconfig:
+    pass
+"""
+
+
+@pytest.mark.parametrize(("cuda", "said"), [("True", "unknown"), ("False", None)])
+def test_a_tensorflow_that_cannot_say_its_cuda_is_understood(tmp_path, cuda, said):
+    """get_build_info came with 2.3; and no distribution is called tensorflow here."""
+    (tmp_path / "tensorflow").mkdir()
+    text = TENSORFLOW.replace("CUDA", cuda)
+    (tmp_path / "tensorflow" / "__init__.py").write_text(text)
+    asked = externals.ask(sys.executable, {**os.environ, "PYTHONPATH": str(tmp_path)})
+    assert asked["frameworks"]["tensorflow"] == {"cuda": said, "rocm": None, "architectures": []}
