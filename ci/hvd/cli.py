@@ -51,13 +51,17 @@ EnvironmentArgument = typer.Argument(
 EngineOption = typer.Option(
     EngineName.auto, "--engine", help="What builds.", rich_help_panel=_BUILD
 )
+SpecOption = typer.Option(
+    "", "--spec", metavar="SPEC", show_default=False, rich_help_panel=_BUILD,
+    help="Build this py-horovod in place of the environment's, in an environment derived for it.",
+)  # fmt: skip
 JobsOption = typer.Option(
     0, "--jobs", "-j", min=0, help="Parallel compile jobs.  [default: cores]", show_default=False,
     rich_help_panel=_BUILD,
 )  # fmt: skip
 PythonOption = typer.Option(
     "", "--python", metavar="PYTHON", show_default=False, rich_help_panel=_BUILD,
-    help="Take PyTorch and the like from this interpreter in place of the pinned ones.",
+    help="Take the frameworks from this interpreter (3.6 or later), not the pinned ones.",
 )  # fmt: skip
 FreshOption = typer.Option(
     False, "--fresh", help="Concretize and build anew.", rich_help_panel=_BUILD
@@ -88,6 +92,7 @@ def _command(stage: str, summary: str):
 
     def command(
         name: str = EnvironmentArgument,
+        spec: str = SpecOption,
         engine: EngineName = EngineOption,
         jobs: int = JobsOption,
         python: str = PythonOption,
@@ -106,12 +111,22 @@ def _command(stage: str, summary: str):
             fresh=fresh,
             verbose=verbose,
         )
-        pipeline.run(environment.load(name), options, last=stage)
+        pipeline.run(_environment(name, spec), options, last=stage)
         if stage == "setup":
             console.note(f"to use it: . {paths.shorten(paths.STATE / 'setup-env.sh')}")
 
     command.__doc__ = summary
     app.command(name="run" if stage == "report" else stage)(command)
+
+
+def _environment(name: str, spec: str) -> environment.Environment:
+    """The environment called ``name``, or one derived from it for ``spec``."""
+    base = environment.load(name)
+    if not spec:
+        return base
+    derived = environment.derive(base, spec)
+    console.note(f"{derived.name}: {'; '.join(derived.specs)}")
+    return derived
 
 
 _command("report", "Set up, concretize, build, smoke-test and report: the main job.")
@@ -124,6 +139,7 @@ _command("smoke", "Set up, concretize, build, and run Horovod on two ranks.")
 @app.command(name="bench")
 def bench_builds(
     name: str = EnvironmentArgument,
+    spec: str = SpecOption,
     jobs: int = JobsOption,
     python: str = PythonOption,
     spack: str = SpackOption,
@@ -139,7 +155,7 @@ def bench_builds(
         jobs=jobs or machine.cores(),
         verbose=verbose,
     )
-    for row in bench.run(environment.load(name), options):
+    for row in bench.run(_environment(name, spec), options):
         console.note(f"{row['engine']:<12}{row['seconds']:8.1f} s{row['ratio']:8.2f}")
 
 

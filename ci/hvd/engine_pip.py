@@ -25,11 +25,11 @@ from hvd import (
     stamp,
 )
 from hvd import recipe as recipe_module
-from hvd.environment import Environment
+from hvd.environment import HOROVOD, Environment
 from hvd.errors import HvdError
 from hvd.report.model import DagNode
 from hvd.run import Run, Task
-from hvd.smoke.check_build import Expectation
+from hvd.smoke.check_build import PLUGINS, Expectation
 from hvd.specs import Spec
 
 _BUILD_TIMEOUT = 3600
@@ -75,9 +75,10 @@ class PipEngine:
     def concretize(self, run: Run) -> None:
         """Fix version and variants, and refuse what the recipe refuses."""
         with run.step("py-horovod's recipe") as task:
-            self.recipe = recipe_module.load(engine_spack.HOROVOD)
+            self.recipe = recipe_module.load(HOROVOD)
             self.spec = self._concrete()
             self.recipe.check(self.spec)
+            self._require_dependencies()
             self.selection = self._selection()
             task.say(str(dataclasses.replace(self.spec, dependencies={})))
 
@@ -140,17 +141,18 @@ class PipEngine:
         controllers = self.selection.controllers
         return Expectation(
             version=self.spec.versions,
-            frameworks=self.selection.frameworks,
+            frameworks=self.selection.frameworks & frozenset(PLUGINS),
             controllers=controllers,
             operations=self.selection.operations | controllers,
+            extras=self.selection.frameworks - frozenset(PLUGINS),
         )
 
     def versions(self) -> Dict[str, str]:
         """The versions that matter, by the name that people use."""
-        distributions = self.found["distributions"]
-        names = {"torch": "PyTorch", "tensorflow": "TensorFlow"}
+        have = externals.by_package(self.found["distributions"])
         found = {"Horovod": self.spec.versions, "Python": self.found["python"]["version"]}
-        found.update({names[n]: distributions[n]["version"] for n in names if n in distributions})
+        names = engine_spack.FRAMEWORKS
+        found.update({names[n]: have[n]["version"] for n in names if n in have})
         if self.mpi:
             found[self.mpi.package] = self.mpi.version
         found[machine.compiler_name()] = machine.compiler_version()
@@ -197,14 +199,7 @@ class PipEngine:
 
     def _concrete(self) -> Spec:
         """The environment's Horovod with defaults filled in and what it will be built with."""
-        wanted = [specs.parse(text) for text in self.environment.specs]
-        roots = [spec for spec in wanted if spec.name == self.recipe.name]
-        if not roots:
-            raise HvdError(
-                f"{self.environment.name} has no root spec {self.recipe.name}",
-                "build it with --engine spack",
-            )
-        root = roots[0]
+        root = self.environment.root
         for version in self.recipe.versions():
             if not root.versions or specs.version_in(version, root.versions):
                 break
@@ -234,6 +229,25 @@ class PipEngine:
         if variants.get("mpi") is not True:
             have.pop(self.mpi.package if self.mpi else "", None)
         return Spec(root.name, version, variants, have)
+
+    def _require_dependencies(self) -> None:
+        """Refuse an interpreter without what Horovod needs: pip is not let install it."""
+        have = externals.by_package(self.found["distributions"])
+        wanted = [
+            specs.parse(directive.arguments[0]).name
+            for directive in self.recipe.named("depends_on")
+            if directive.applies(self.spec)
+        ]
+        missing = [
+            name.replace("py-", "", 1)
+            for name in dict.fromkeys(wanted)
+            if name.startswith(("py-", "mxnet")) and name not in have
+        ]
+        if missing:
+            raise HvdError(
+                f"{self._framework_python} has no {', '.join(missing)}",
+                f"{self._framework_python} -m pip install {' '.join(missing)}",
+            )
 
     def _selection(self):
         variants = self.spec.variants

@@ -9,15 +9,15 @@ from typing import Any, Dict, List
 
 from hvd import externals, framework, mirror, mpi, paths, stamp
 from hvd import spack as spack_module
-from hvd.environment import Environment
+from hvd.environment import HOROVOD, Environment
 from hvd.errors import HvdError
 from hvd.report.model import DagNode
 from hvd.run import Run, Task
-from hvd.smoke.check_build import Expectation
+from hvd.smoke.check_build import PLUGINS, Expectation
 from hvd.spack import Sources
 
-#: The package that the pipeline is about.
-HOROVOD = "py-horovod"
+#: What people call the frameworks' packages.
+FRAMEWORKS = {"py-torch": "PyTorch", "py-tensorflow": "TensorFlow"}
 #: Seconds for one `spack install`; a GPU stack from source takes hours.
 _INSTALL_TIMEOUT = 24 * 3600
 
@@ -125,15 +125,16 @@ class SpackEngine:
         operations = {name for name in ("nccl", "ddl", "ccl") if parameters[name]}
         return Expectation(
             version=node["version"],
-            frameworks=frozenset(parameters["frameworks"]),
+            frameworks=frozenset(parameters["frameworks"]) & frozenset(PLUGINS),
             controllers=frozenset(controllers),
             operations=frozenset(operations | controllers),
+            extras=frozenset(parameters["frameworks"]) - frozenset(PLUGINS),
         )
 
     def versions(self) -> Dict[str, str]:
         """The versions that matter, by the name that people use."""
         nodes = self._nodes()
-        names = {"py-torch": "PyTorch", "py-tensorflow": "TensorFlow", "python": "Python"}
+        names = {**FRAMEWORKS, "python": "Python"}
         found = {"Horovod": nodes[HOROVOD]["version"]}
         found.update({names[n]: nodes[n]["version"] for n in names if n in nodes})
         for package in ("openmpi", "mpich", "gcc", "llvm", "cmake", "cuda", "nccl"):
@@ -181,14 +182,15 @@ def prepare_externals(run: Run, environment: Environment, python: str) -> Dict[s
     """
     system_mpi = mpi.find()
     if not python:
-        with run.step("frameworks (PyTorch, NumPy, ...)") as task:
-            python, cached = framework.create(task.log, system_mpi)
+        frameworks = environment.frameworks
+        with run.step(f"frameworks ({', '.join(sorted(frameworks))})") as task:
+            python, cached = framework.create(frameworks, task.log, system_mpi)
             if cached:
                 task.cached()
     with run.step("externals of this machine") as task:
         found = externals.ask(python)
         library = externals.find_mpi(found)
-        if library is None:
+        if library is None and environment.root.variants.get("mpi") is not False:
             raise HvdError(
                 f"neither PATH nor {found['python']['prefix']} has an MPI",
                 "install Open MPI or MPICH with its compiler wrapper mpicxx, "
@@ -196,7 +198,9 @@ def prepare_externals(run: Run, environment: Environment, python: str) -> Dict[s
             )
         section = externals.packages(found, library)
         externals.write(section, environment.externals, python)
-        task.say(f"Python {found['python']['version']}, {library.package} {library.version}")
+        parts = [f"Python {found['python']['version']}"]
+        parts += [f"{library.package} {library.version}"] if library else []
+        task.say(", ".join(parts))
     return found
 
 

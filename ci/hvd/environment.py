@@ -1,16 +1,22 @@
-"""The named environments below ``environments/``."""
+"""The named environments below ``environments/``, and those derived from them."""
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import os
 import pathlib
-from typing import Any, Dict, List
+from typing import Any, Dict, FrozenSet, List
 
 import yaml
 
-from hvd import paths
+from hvd import paths, recipe, specs
 from hvd.errors import HvdError
+from hvd.files import write_atomically
+from hvd.specs import Spec
 
+#: The package that the pipeline is about.
+HOROVOD = "py-horovod"
 #: The generated file with this machine's externals, where an environment includes it.
 EXTERNALS = "externals.yaml"
 
@@ -37,6 +43,28 @@ class Environment:
     def lock(self) -> pathlib.Path:
         return self.directory / "spack.lock"
 
+    @property
+    def root(self) -> Spec:
+        """The root spec of Horovod.
+
+        Raises:
+            HvdError: there is none.
+        """
+        for text in self.specs:
+            if _names_horovod(text):
+                return specs.parse(text)
+        raise HvdError(
+            f"{self.name} has no root spec {HOROVOD}", f"give one: --spec '{HOROVOD} ...'"
+        )
+
+    @property
+    def frameworks(self) -> FrozenSet[str]:
+        """What it builds Horovod for, such as ``pytorch``."""
+        defaults = recipe.load(HOROVOD).defaults(self.root)
+        chosen = {**defaults, **self.root.variants}["frameworks"]
+        assert isinstance(chosen, frozenset)
+        return chosen
+
     def inputs(self) -> List[pathlib.Path]:
         """Every file of ours that decides how this environment concretizes."""
         files = [self.directory / "spack.yaml"]
@@ -53,29 +81,87 @@ def names() -> List[str]:
 
 
 def load(name: str) -> Environment:
-    """The environment called ``name``.
+    """The environment called ``name``, derived ones included.
 
     Raises:
         HvdError: there is none, or its ``spack.yaml`` is not as it should be.
     """
-    file = paths.ENVIRONMENTS / name / "spack.yaml"
+    for parent in (paths.ENVIRONMENTS, _derived()):
+        if (parent / name / "spack.yaml").is_file():
+            return _load(parent / name)
+    raise HvdError(f"no environment is called '{name}'", f"use one of {', '.join(names())}")
+
+
+def derive(base: Environment, spec: str) -> Environment:
+    """``base`` with ``spec`` in place of its Horovod.
+
+    It has a directory of its own below ``.hvd``, and a name that depends on ``spec``, so that
+    all that is kept of it is apart from the base's and from that of other specs.
+
+    Raises:
+        HvdError: ``spec`` is not one of Horovod.
+    """
+    spec = " ".join(spec.split())
+    if not _names_horovod(spec):
+        raise HvdError(
+            f"--spec: '{spec}' is not a spec of {HOROVOD}",
+            f"for example: --spec '{HOROVOD}@0.28.1 +mpi~gloo frameworks:=tensorflow'",
+        )
+    name = f"{base.name}-{hashlib.sha256(spec.encode()).hexdigest()[:7]}"
+    directory = _derived() / name
+    content = _content(base.directory / "spack.yaml")
+    content["specs"] = [spec, *(text for text in base.specs if not _names_horovod(text))]
+    content["include"] = [_moved(entry, base) for entry in content.get("include", [])]
+    directory.mkdir(parents=True, exist_ok=True)
+    link = directory / ".checkout"
+    if not link.is_symlink():
+        link.symlink_to(os.path.relpath(paths.ROOT, directory))
+    text = f"# {base.name}, derived by ./hvd --spec\n"
+    text += yaml.safe_dump({"spack": content}, sort_keys=False)
+    write_atomically(directory / "spack.yaml", text.encode())
+    return _load(directory)
+
+
+def _derived() -> pathlib.Path:
+    return paths.STATE / "environments"
+
+
+def _names_horovod(text: str) -> bool:
+    return specs.parse(text).name == HOROVOD
+
+
+def _moved(entry: Any, base: Environment) -> Any:
+    """An include of ``base`` as a derived environment has to write it."""
+    path = _path(entry)
+    if path == EXTERNALS or path.startswith(".checkout/") or os.path.isabs(path):
+        return entry
+    moved = f".checkout/{os.path.relpath(base.directory / path, paths.ROOT)}"
+    return moved if isinstance(entry, str) else {**entry, "path": moved}
+
+
+def _path(entry: Any) -> str:
+    return entry if isinstance(entry, str) else entry.get("path", "")
+
+
+def _load(directory: pathlib.Path) -> Environment:
+    content = _content(directory / "spack.yaml")
+    includes = [_path(entry) for entry in content.get("include", [])]
+    return Environment(directory.name, directory, list(content["specs"]), includes)
+
+
+def _content(file: pathlib.Path) -> Dict[str, Any]:
+    """What is below the key ``spack`` of ``file``, its root specs checked."""
     shown = paths.shorten(file)
-    if not file.is_file():
-        raise HvdError(f"no environment is called '{name}'", f"use one of {', '.join(names())}")
     try:
         data = yaml.safe_load(file.read_text())
     except yaml.YAMLError as error:
         raise HvdError(f"{shown}: {error}", "mend the YAML") from error
-    content: Dict[str, Any] = (data or {}).get("spack") if isinstance(data, dict) else None
+    content = (data or {}).get("spack") if isinstance(data, dict) else None
     if not isinstance(content, dict):
         raise HvdError(f"{shown}: key 'spack' is missing", "begin the file with 'spack:'")
-    specs = content.get("specs")
-    if not isinstance(specs, list) or not all(isinstance(spec, str) for spec in specs):
+    roots = content.get("specs")
+    if not isinstance(roots, list) or not all(isinstance(spec, str) for spec in roots):
         raise HvdError(
             f"{shown}: key 'spack:specs' must be a list of specs", "add a root spec to it"
         )
-    includes = [
-        entry if isinstance(entry, str) else entry.get("path", "")
-        for entry in content.get("include", [])
-    ]
-    return Environment(name, file.parent, list(specs), includes)
+    return content

@@ -7,9 +7,11 @@ import pathlib
 import shutil
 import subprocess
 import sys
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, Iterable, List, Optional, Tuple
 
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 from hvd import mpi, pins, process, stamp
 from hvd.errors import HvdError
@@ -22,10 +24,18 @@ _CMAKE_MINIMUM = (3, 13)
 _TIMEOUT = 3600
 
 
-def requirements(system_mpi: Optional[Mpi]) -> List[str]:
-    """What goes into the virtual environment: PEP 508 requirements from ``ci/versions.yaml``."""
+def requirements(frameworks: Iterable[str], system_mpi: Optional[Mpi]) -> List[str]:
+    """What goes into the virtual environment: PEP 508 requirements from ``ci/versions.yaml``.
+
+    Raises:
+        HvdError: no version of one of the ``frameworks`` is pinned.
+    """
     framework = pins.versions().framework
-    wanted = list(framework.requirements)
+    wanted: List[str] = []
+    for chosen in framework.chosen(frameworks):
+        again = {_distribution(text) for text in chosen.requirements}
+        wanted = [text for text in wanted if _distribution(text) not in again]
+        wanted += chosen.requirements
     if system_mpi is None:
         wanted.append(framework.mpi)
     if system_cmake() is None:
@@ -33,33 +43,39 @@ def requirements(system_mpi: Optional[Mpi]) -> List[str]:
     return wanted
 
 
-def interpreter() -> str:
-    """A Python that the pinned frameworks have wheels for.
+def interpreter(frameworks: Iterable[str]) -> str:
+    """A Python that the pinned ``frameworks`` have wheels for.
 
     Raises:
-        HvdError: none on PATH is recent enough.
+        HvdError: none on PATH is one of them.
     """
-    supported = SpecifierSet(pins.versions().framework.python)
+    supported = SpecifierSet()
+    for chosen in pins.versions().framework.chosen(frameworks):
+        supported &= SpecifierSet(chosen.python)
     for name in (sys.executable, *(f"python3.{minor}" for minor in range(13, 8, -1)), "python3"):
         path = shutil.which(name)
         if path and _version(path) in supported:
             return os.path.realpath(path) if path == sys.executable else path
     raise HvdError(
         f"the pinned frameworks need Python {supported}, and PATH has none",
-        "put such an interpreter on PATH, or name one that has PyTorch with --python",
+        "put such an interpreter on PATH, or name one that has the frameworks with --python",
     )
 
 
-def create(log: pathlib.Path, system_mpi: Optional[Mpi]) -> Tuple[str, bool]:
-    """Make the virtual environment, or find it made.
+def create(
+    frameworks: Iterable[str], log: pathlib.Path, system_mpi: Optional[Mpi]
+) -> Tuple[str, bool]:
+    """Make the virtual environment of ``frameworks``, or find it made.
 
     Returns:
         The path of its interpreter, and whether it was there already.
     """
-    wanted = requirements(system_mpi)
-    python = interpreter()
+    frameworks = sorted(frameworks)
+    wanted = requirements(frameworks, system_mpi)
+    python = interpreter(frameworks)
     digest = stamp.of(wanted, python, _version(python))
-    directory = STATE / "framework"
+    # one each: environments with other frameworks that were built before stay whole
+    directory = STATE / "frameworks" / "-".join(frameworks)
     done = directory / "stamp"
     executable = directory / "bin" / "python"
     if stamp.matches(done, digest):
@@ -111,6 +127,10 @@ def launch_path(python: str, found_mpi: Optional[Mpi]) -> str:
     if found_mpi:
         first.append(found_mpi.bin)
     return mpi.search_path(first)
+
+
+def _distribution(requirement: str) -> str:
+    return canonicalize_name(Requirement(requirement).name)
 
 
 def _version(python: str) -> str:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 import pathlib
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Tuple
 
 import yaml
 
 from hvd.errors import HvdError
 from hvd.paths import VERSIONS, shorten
+
+#: The set of requirements that every framework needs.
+ALL = "all"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,13 +34,41 @@ class Pair:
 
 
 @dataclasses.dataclass(frozen=True)
-class Framework:
-    """The frameworks' virtual environment: interpreters (PEP 440) and requirements (PEP 508)."""
+class RequirementSet:
+    """What one framework needs: interpreters (PEP 440) and requirements (PEP 508)."""
 
     python: str
     requirements: Tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Framework:
+    """The frameworks' virtual environment.
+
+    Args:
+        sets: what is needed, by framework; `ALL` comes first and is needed by each.
+        mpi: the requirement that brings an MPI.
+        cmake: the requirement that brings CMake.
+    """
+
+    sets: Mapping[str, RequirementSet]
     mpi: str
     cmake: str
+
+    def chosen(self, frameworks: Iterable[str]) -> List[RequirementSet]:
+        """The sets for ``frameworks``, in the order of the file.
+
+        Raises:
+            HvdError: one of them has no set.
+        """
+        wanted = {ALL, *frameworks}
+        unknown = sorted(wanted - set(self.sets))
+        if unknown:
+            raise HvdError(
+                f"no version of {unknown[0]} is pinned in {shorten(VERSIONS)}",
+                f"name an interpreter that has {unknown[0]} with --python",
+            )
+        return [each for name, each in self.sets.items() if name in wanted]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,8 +135,10 @@ def _pair(entry: Dict[str, Any]) -> Pair:
 
 def _framework(entry: Dict[str, Any]) -> Framework:
     return Framework(
-        python=entry["python"],
-        requirements=tuple(entry["requirements"]),
+        sets={
+            name: RequirementSet(each["python"], tuple(each["requirements"]))
+            for name, each in entry["sets"].items()
+        },
         mpi=entry["mpi"],
         cmake=entry["cmake"],
     )

@@ -1,0 +1,89 @@
+"""What the pip engine makes of an environment and of what an interpreter has."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+
+import pytest
+
+from hvd import environment, machine, recipe
+from hvd.engine_pip import PipEngine
+from hvd.errors import HvdError
+from hvd.mpi import Mpi
+
+VERSIONS = {"torch": "2.13.0"}
+NEEDED = ("numpy", "cloudpickle", "psutil", "pyyaml", "packaging", "setuptools", "cffi")
+
+
+def engine(spec: str, *frameworks: str, without: str = "", mpi: bool = True) -> PipEngine:
+    """An engine for ``spec``, set up on an interpreter that has ``frameworks``."""
+    base = environment.load("local-hvd")
+    made = PipEngine(dataclasses.replace(base, specs=[spec]))
+    names = [name for name in (*NEEDED, *frameworks) if name != without]
+    made.found = {
+        "python": {
+            "version": "3.8.18",
+            "prefix": "/site",
+            "executable": "/site/bin/python",
+            "header": True,
+        },
+        "distributions": {
+            name: {"version": VERSIONS.get(name, "2.15.0"), "prefix": "/site"} for name in names
+        },
+        "frameworks": {},
+    }
+    made.mpi = Mpi("openmpi", "4.1.8", pathlib.Path("/opt/mpi")) if mpi else None
+    made.recipe = recipe.load("py-horovod")
+    made.spec = made._concrete()
+    made.recipe.check(made.spec)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "compiler_name", lambda: "gcc")
+    monkeypatch.setattr(machine, "compiler_version", lambda: "12.2.0")
+
+
+@pytest.mark.parametrize(
+    ("spec", "frameworks"),
+    [
+        ("py-horovod@0.28.1 frameworks:=tensorflow", ["tensorflow-cpu"]),
+        ("py-horovod@0.28.1 frameworks:=pytorch", ["torch"]),
+        ("py-horovod@0.28.1 frameworks:=tensorflow,keras", ["tensorflow", "keras"]),
+    ],
+)
+def test_what_horovod_needs_is_there_or_named(spec, frameworks) -> None:
+    engine(spec, *frameworks)._require_dependencies()
+    for name in ("cloudpickle", frameworks[-1]):
+        lacking = engine(spec, *frameworks, without=name)
+        with pytest.raises(HvdError) as caught:
+            lacking._require_dependencies()
+        missing = name.replace("-cpu", "")
+        assert caught.value.message == f"/site/bin/python has no {missing}"
+        assert caught.value.remedy == f"/site/bin/python -m pip install {missing}"
+
+
+def test_check_build_is_expected_to_list_plugins_only() -> None:
+    made = engine("py-horovod@0.28.1 frameworks:=tensorflow,keras", "tensorflow", "keras")
+    made.selection = made._selection()
+    expected = made.expectation()
+    assert (expected.frameworks, expected.extras) == ({"tensorflow"}, {"keras"})
+    assert expected.controllers == expected.operations == {"mpi", "gloo"}
+
+
+@pytest.mark.parametrize("controller", ["mpi", "gloo"])
+def test_one_controller_is_enough(controller: str) -> None:
+    other = {"mpi": "gloo", "gloo": "mpi"}[controller]
+    spec = f"py-horovod@0.28.1 +{controller}~{other} frameworks:=tensorflow"
+    made = engine(spec, "tensorflow", mpi=controller == "mpi")
+    made.selection = made._selection()
+    assert made.expectation().controllers == made.expectation().operations == {controller}
+    assert ("openmpi" in made.spec.dependencies) == (controller == "mpi")
+
+
+def test_the_report_names_the_frameworks_that_are_there() -> None:
+    made = engine("py-horovod@0.28.1 frameworks:=tensorflow", "tensorflow-cpu")
+    assert made.versions()["TensorFlow"] == "2.15.0"
+    assert "PyTorch" not in made.versions()

@@ -1,0 +1,85 @@
+"""What goes into the frameworks' virtual environment."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from hvd import framework, pins
+from hvd.errors import HvdError
+from hvd.mpi import Mpi
+
+MPI = Mpi("openmpi", "4.1.8", pathlib.Path("/opt/mpi"))
+
+
+def chosen(*frameworks: str, python: str = "3.11", machine: str = "x86_64") -> dict:
+    """The versions that pip would take, by distribution."""
+    wanted = map(Requirement, framework.requirements(frameworks, MPI))
+    markers = {"python_version": python, "platform_machine": machine}
+    found: dict = {}
+    for each in wanted:
+        if each.marker is None or each.marker.evaluate(markers):
+            assert each.name not in found, f"{each.name} twice"
+            found[each.name] = str(each.specifier).lstrip("=")
+    return found
+
+
+def test_every_framework_has_its_own() -> None:
+    torch, tensorflow = chosen("pytorch"), chosen("tensorflow")
+    assert "torch" in torch and "tensorflow-cpu" not in torch
+    assert "tensorflow-cpu" in tensorflow and "torch" not in tensorflow
+    for both in (torch, tensorflow):
+        assert {"numpy", "cffi", "cloudpickle", "psutil", "mpi4py"} <= set(both)
+
+
+@pytest.mark.parametrize("python", ["3.10", "3.11"])
+@pytest.mark.parametrize("names", [("pytorch", "tensorflow"), ("keras", "pytorch", "tensorflow")])
+def test_the_last_set_decides_on_a_version(names, python) -> None:
+    found = chosen(*names, python=python)
+    last = chosen(names[0] if "keras" in names else "tensorflow", python=python)
+    assert {"torch", "tensorflow-cpu", "numpy"} <= set(found)
+    assert found["numpy"] == last["numpy"]
+    assert found["tensorflow-cpu"] == last["tensorflow-cpu"]
+
+
+def test_numpy_is_one_that_tensorflow_takes() -> None:
+    # tensorflow/tools/pip_package/setup.py of 2.18 and 2.15
+    assert chosen("tensorflow")["numpy"] in SpecifierSet(">=1.26,<2.1")
+    assert chosen("keras")["numpy"] in SpecifierSet(">=1.23.5,<2")
+
+
+def test_horovods_keras_gets_keras_2() -> None:
+    assert chosen("tensorflow", "keras")["keras"].startswith("2.")
+
+
+def test_other_machines_get_the_tensorflow_that_is_made_for_them() -> None:
+    found = chosen("tensorflow", machine="aarch64")
+    assert "tensorflow" in found and "tensorflow-cpu" not in found
+
+
+def test_mpi_is_installed_where_there_is_none() -> None:
+    assert pins.versions().framework.mpi in framework.requirements(["pytorch"], None)
+    assert pins.versions().framework.mpi not in framework.requirements(["pytorch"], MPI)
+
+
+def test_a_framework_without_pins_is_refused() -> None:
+    with pytest.raises(HvdError, match="no version of mxnet is pinned") as caught:
+        framework.requirements(["mxnet"], MPI)
+    assert "--python" in caught.value.remedy
+
+
+def test_the_interpreter_suits_every_framework(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = {"tool": "3.13.0", "python3.12": "3.12.1", "python3.11": "3.11.7"}
+    monkeypatch.setattr(framework.sys, "executable", "tool")
+    monkeypatch.setattr(framework.shutil, "which", lambda name: name if name in versions else None)
+    monkeypatch.setattr(framework, "_version", versions.__getitem__)
+    monkeypatch.setattr(framework.os.path, "realpath", str)
+    assert framework.interpreter(["pytorch"]) == "tool"
+    assert framework.interpreter(["pytorch", "tensorflow"]) == "python3.12"
+    assert framework.interpreter(["tensorflow", "keras"]) == "python3.11"
+    del versions["python3.11"]
+    with pytest.raises(HvdError, match="PATH has none"):
+        framework.interpreter(["tensorflow", "keras"])
