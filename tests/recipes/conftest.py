@@ -34,6 +34,14 @@ class distributed:
 """
 
 
+TENSORFLOW = """
+class sysconfig:
+    get_build_info = staticmethod(lambda: {"is_cuda_build": False, "is_rocm_build": False})
+"""
+#: What it claims as well for TensorFlow, whose NumPy and Keras are others.
+WITH_TENSORFLOW = {"tensorflow-cpu": "2.18.1", "keras": "3.15.1", "numpy": "2.0.2"}
+
+
 def pytest_generate_tests(metafunc):
     if "pair" in metafunc.fixturenames:
         metafunc.parametrize("pair", chosen_pairs(metafunc.config), scope="session")
@@ -62,17 +70,21 @@ def checkout(tmp_path):
     return copy_checkout(tmp_path / "hvd")
 
 
-def stand_in(directory: pathlib.Path, openmpi: str = "4.1.8") -> pathlib.Path:
-    """An interpreter that claims to have PyTorch, and an Open MPI beside it."""
+def stand_in(
+    directory: pathlib.Path, openmpi: str = "4.1.8", tensorflow: bool = False
+) -> pathlib.Path:
+    """An interpreter that claims to have PyTorch, or more, and an Open MPI beside it."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", directory], check=True)
     (library,) = (directory / "lib").glob("python3*/site-packages")
-    for name, version in DISTRIBUTIONS.items():
+    distributions = {**DISTRIBUTIONS, **(WITH_TENSORFLOW if tensorflow else {})}
+    for name, version in distributions.items():
         metadata = library / f"{name}-{version}.dist-info"
         metadata.mkdir()
         lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", ""]
         (metadata / "METADATA").write_text("\n".join(lines))
-    (library / "torch").mkdir()
-    (library / "torch" / "__init__.py").write_text(TORCH)
+    for name, text in (("torch", TORCH), *([("tensorflow", TENSORFLOW)] * tensorflow)):
+        (library / name).mkdir()
+        (library / name / "__init__.py").write_text(text)
     for program in ("mpirun", "mpicxx"):
         script = directory / "bin" / program
         script.write_text(f"#!/bin/sh\necho 'mpirun (Open MPI) {openmpi}'\n")

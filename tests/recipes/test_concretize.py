@@ -131,3 +131,34 @@ def test_nccl_without_an_architecture_says_which_setting_to_add(pair, find_spack
     assert done.returncode == 11, done.stdout
     log = checkout.root / ".hvd/logs/local-hvd-spack/concretize/01-spack-concretize.log"
     assert "use cuda_arch=<capability>" in log.read_text()
+
+
+def test_another_spec_is_solved_with_the_machines_tensorflow(pair, find_spack, tmp_path):
+    find_spack(pair)
+    checkout = copy_checkout(tmp_path / "hvd")
+    python = stand_in(tmp_path / "site", tensorflow=True)
+    spec = "py-horovod@0.28.1 ~mpi+gloo~nccl~ddl~ccl~cuda~rocm frameworks:=pytorch,tensorflow"
+    done = checkout.hvd(
+        *("concretize", "local-hvd", "--engine=spack", f"--pair={pair}", f"--python={python}"),
+        *("--spec", spec),
+        PATH=path_without_mpi(),
+    )
+    assert done.returncode == 0, done.stdout
+    (file,) = (checkout.root / ".hvd" / "environments").glob("local-hvd-*/spack.lock")
+    concrete = json.loads(file.read_text())["concrete_specs"].values()
+    nodes = {node["name"]: node for node in concrete}
+    horovod = nodes["py-horovod"]["parameters"]
+    assert sorted(horovod["frameworks"]) == ["pytorch", "tensorflow"]
+    assert (horovod["mpi"], horovod["gloo"]) == (False, True)
+    for name in ("py-tensorflow", "py-torch", "py-numpy", "python"):
+        assert nodes[name]["external"]["path"] == str(python.parents[1]), name
+    tensorflow = nodes["py-tensorflow"]
+    assert tensorflow["version"] == "2.18.1"
+    assert not any(tensorflow["parameters"][name] for name in ("cuda", "rocm", "nccl"))
+    built = {name for name, node in nodes.items() if "external" not in node}
+    assert built == {
+        *("py-horovod", "python-venv", "py-pip", "py-wheel"),
+        *("compiler-wrapper", "gcc-runtime"),
+    }
+    # the environment itself is as it was
+    assert not (checkout.root / "environments" / "local-hvd" / "spack.lock").exists()
