@@ -183,6 +183,23 @@ def test_hung_rank_is_the_one_that_is_not_in_horovod(left: Records) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("file", "function"),
+    [
+        ("<string>", "horovod_allreduce"),
+        ("/x/site-packages/tensorflow/python/eager/execute.py", "quick_execute"),
+    ],
+)
+def test_a_rank_that_waits_in_tensorflow_did_not_hang(left: Records, file, function) -> None:
+    left.rank(0, current=SUM)
+    left.rank(1, current=SUM)
+    left.stack(100, file, function)
+    left.stack(101, "/home/user/data.py", "load")
+    first, second = left.failures(status=None)
+    assert first.startswith("rank 1 hung")
+    assert second.startswith("rank 0 was waiting")
+
+
 def test_hung_rank_is_not_the_one_that_waits_in_mpi(left: Records) -> None:
     """The program calls MPI itself, through mpi4py."""
     for rank in (0, 1):
@@ -252,6 +269,14 @@ def test_exception_comes_before_its_consequence(left: Records) -> None:
         "rank 1 raised ValueError in allreduce sum float32 x 1000: no such type",
         "rank 0 was waiting in allreduce sum float32 x 1000 and failed with HorovodInternalError",
     ]
+
+
+def test_tensorflows_exception_is_a_consequence_too(left: Records) -> None:
+    left.rank(0, current=SUM, error="UnknownError: {{node}} Horovod has been shut down. This")
+    left.rank(1, current=SUM, error="ValueError: no data")
+    first, second = left.failures()
+    assert first.startswith("rank 1 raised ValueError")
+    assert second.startswith("rank 0 was waiting") and "UnknownError" in second
 
 
 def test_exception_of_horovod_on_all_ranks_is_the_cause(left: Records) -> None:

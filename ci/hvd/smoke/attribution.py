@@ -20,8 +20,11 @@ _OURS = str(PROGRAM.with_name("program"))
 #: The line of Horovod's stall inspector for one missing rank (horovod/common/
 #: stall_inspector.cc), behind the prefix that mpirun or horovodrun puts before each line.
 _MISSING = re.compile(r"^(?:\[[\d,]+\](?:<\w+>:| ))?(\d+)!?: \[")
-#: Raised in a rank when another one has left.
+#: Raised in a rank when another one has left; TensorFlow has a kind of its own, with this text.
 _CONSEQUENCE = "HorovodInternalError"
+_SHUT_DOWN = "Horovod has been shut down"
+#: Where TensorFlow runs a graph, in which an operation of Horovod may wait.
+_GRAPH = re.compile(r"/tensorflow/python/eager/execute\.py$")
 
 
 def failures(launch: Launch, ranks: Sequence[Rank]) -> List[str]:
@@ -35,7 +38,7 @@ def failures(launch: Launch, ranks: Sequence[Rank]) -> List[str]:
     if worlds:
         return worlds
     died = [rank for rank in ranks if _died(rank)]
-    raised = [r for r in ranks if r.error and r.error["kind"] != _CONSEQUENCE]
+    raised = [r for r in ranks if r.error and not _consequence(r)]
     hung = _hung(launch, ranks) if launch.timed_out and not died and not raised else []
     culprits = [*died, *raised, *hung]
     others = [r for r in ranks if not r.done and r not in culprits]
@@ -82,6 +85,12 @@ def _died(rank: Rank) -> bool:
     return not rank.done or (rank.status != 0 and not rank.wrong)
 
 
+def _consequence(rank: Rank) -> bool:
+    """What it raised may be because another rank has left."""
+    assert rank.error
+    return rank.error["kind"] == _CONSEQUENCE or _SHUT_DOWN in rank.error["detail"]
+
+
 def _hung(launch: Launch, ranks: Sequence[Rank]) -> List[Rank]:
     """The ranks for which the others wait; all that are not done where that cannot be told."""
     stuck = [rank for rank in ranks if not rank.done]
@@ -97,8 +106,12 @@ def _hung(launch: Launch, ranks: Sequence[Rank]) -> List[Rank]:
 
 def _waits(rank: Rank) -> bool:
     """It is in Horovod, or in one of the calls of MPI that the program makes itself."""
-    innermost = rank.stack[0].file
-    return bool(_HOROVOD.search(innermost)) or innermost.startswith(_OURS)
+    place = rank.stack[0]
+    if place.file == "<string>":  # TensorFlow makes its operations' functions from text
+        return place.function.startswith("horovod_")
+    if _HOROVOD.search(place.file) or _GRAPH.search(place.file):
+        return True
+    return place.file.startswith(_OURS)
 
 
 def _missing_ranks(launch: Launch) -> Set[int]:
