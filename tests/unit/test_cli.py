@@ -36,6 +36,7 @@ def test_help_names_every_command_and_exit_status():
     [
         (["run", "no-such-hvd"], "no environment is called 'no-such-hvd'"),
         (["run", "--engine", "conda"], "conda"),
+        (["run", "--spec", "zlib"], "--spec: 'zlib' is not a spec of py-horovod"),
         (["externals", "--python", "/no/such/python"], "/no/such/python"),
         (["test", "--require", "moon"], "no tier is called 'moon'"),
         (["frobnicate"], "frobnicate"),

@@ -239,7 +239,10 @@ def test_keras_is_checked_with_tensorflow_alone(target: Target, tmp_path) -> Non
 
 def test_what_has_no_plugin_is_not_expected_to_be_listed(target: Target, tmp_path) -> None:
     expected = dataclasses.replace(MPI_ONLY, extras=frozenset({"spark", "keras"}))
-    assert run.check_build_items(target, expected, tmp_path).failures == []
+    check = run.check_build_items(target, expected, tmp_path)
+    assert check.failures == []
+    (left_out,) = check.details["left_out"]
+    assert left_out["operation"] == "horovod.spark"
 
 
 def test_a_horovod_without_check_build_is_run_by_mpirun_alone(target: Target, tmp_path) -> None:

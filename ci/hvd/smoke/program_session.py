@@ -85,7 +85,7 @@ class Session(NamedTuple):
         if hasattr(self.hvd, function):
             return False
         reason = f"{self.hvd.__name__} {horovod.__version__} has no {function}"
-        self.leave_out(operation, "all", reason)
+        self.leave_out(operation, "every type", reason)
         return True
 
 

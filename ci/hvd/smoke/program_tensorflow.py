@@ -10,7 +10,7 @@ import tensorflow as tf
 from program_session import Session
 from program_training import MOMENTUM, RATE, Batches, Trainer
 
-_NOT_ALLOWED = "Value for attr 'T' is not in the list of allowed values"
+_NOT_ALLOWED = "horovod.tensorflow: value for attr 'T' is not in the list of allowed values"
 #: Operations and element types that are not checked, with the reason.
 #: Source: horovod 0.28.1, horovod/tensorflow/mpi_ops.cc (REGISTER_OP).
 LEFT_OUT = (

@@ -16,6 +16,8 @@ from hvd.smoke.launch import Launcher, Target, find_program, launch, launchers
 
 #: The frameworks whose operations are run, and their names in the program.
 FRAMEWORKS = {"pytorch": "torch", "tensorflow": "tensorflow"}
+#: The one without a plugin of its own that is tried as well, with TensorFlow.
+KERAS = "keras"
 
 
 @dataclasses.dataclass
@@ -121,7 +123,7 @@ def smoke_plan(
                 timeout=timeout,
                 mpi4py=mpi4py,
                 quick=quick,
-                keras=framework == "tensorflow" and "keras" in expectation.extras,
+                keras=framework == "tensorflow" and KERAS in expectation.extras,
             )
             plan.append((name, perform))
     return plan
@@ -132,6 +134,17 @@ def check_build_items(
 ) -> Check:
     """Compare ``horovodrun --check-build`` with ``expectation``, item by item."""
     check = Check("check-build")
+    untried = expectation.frameworks | expectation.extras
+    untried -= {*FRAMEWORKS, KERAS}
+    if untried:
+        check.details["left_out"] = [
+            {
+                "operation": f"horovod.{name}",
+                "dtype": "every type",
+                "reason": "there is no smoke test of it",
+            }
+            for name in sorted(untried)
+        ]
     try:
         # --verbose: the log then says why an extension cannot be imported.
         command = [find_program(target, "horovodrun"), "--check-build", "--verbose"]
