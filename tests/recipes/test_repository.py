@@ -75,6 +75,13 @@ def test_our_recipe_is_the_one_that_is_found(spack, tmp_path):
     assert "/packages/py_horovod" in done.output and "builtin" not in done.output
 
 
+def test_old_versions_meet_our_refusal_and_not_spacks(spack, tmp_path):
+    """`spack spec 'py-horovod ^openmpi@3.1.3'`: builtin has it deprecated, and Spack would say
+    only that; the recipe says that it hangs, and what to take."""
+    done = spack.run("config", "get", "config", log=tmp_path / "log")
+    assert yaml.safe_load(done.output)["config"]["deprecated"] is True
+
+
 def test_audit_is_clean(spack, tmp_path):
     done = spack.run("audit", "packages", "py-horovod", log=tmp_path / "log", timeout=300)
     assert "PKG-" in done.output
