@@ -206,7 +206,7 @@ def check(selection: Selection) -> None:
 
 
 def _tools(selection: Selection) -> Dict[str, str]:
-    """Variables that are make's and CMake's, not Horovod's."""
+    """Variables that are make's, CMake's and PyTorch's, not Horovod's."""
     # FindCUDA, which Horovod 0.20 to 0.23 uses, races with itself:
     # https://github.com/horovod/horovod/issues/2543
     races = (
@@ -218,6 +218,10 @@ def _tools(selection: Selection) -> Dict[str, str]:
         # https://cmake.org/cmake/help/latest/envvar/CMAKE_POLICY_VERSION_MINIMUM.html
         "CMAKE_POLICY_VERSION_MINIMUM": "3.5",
     }
+    if selection.gpu == "cuda":
+        # torch.utils.cpp_extension would guess it from where nvcc is on PATH:
+        # https://docs.pytorch.org/docs/stable/cpp_extension.html
+        variables["CUDA_HOME"] = selection.prefixes["cuda"]
     if "mpi" in selection.controllers and "mpi" in selection.prefixes:
         # https://cmake.org/cmake/help/latest/module/FindMPI.html: a hint before PATH
         variables["MPI_HOME"] = selection.prefixes["mpi"]

@@ -68,7 +68,7 @@ def test_nccl_on_cuda_runs_every_operation_and_links_shared():
     assert built["HOROVOD_GPU_OPERATIONS"] == "NCCL"
     assert built["HOROVOD_NCCL_LINK"] == "SHARED"
     assert built["HOROVOD_NCCL_HOME"] == "/nccl"
-    assert built["HOROVOD_CUDA_HOME"] == "/cuda"
+    assert built["HOROVOD_CUDA_HOME"] == built["CUDA_HOME"] == "/cuda"
     assert built["HOROVOD_BUILD_CUDA_CC_LIST"] == "70,80"
     assert "HOROVOD_GPU_ALLREDUCE" not in built
     assert "HOROVOD_WITHOUT_NVTX" not in built
@@ -167,8 +167,8 @@ def test_mpi_is_found_through_its_wrapper_before_cmake():
     assert "HOROVOD_MPICXX_SHOW" not in environment(version="0.20.0")
 
 
-#: make's and CMake's variables; Horovod does not name them.
-TOOLS = {"MAKEFLAGS", "CMAKE_POLICY_VERSION_MINIMUM", "MPI_HOME"}
+#: make's, CMake's and PyTorch's variables; Horovod does not name them.
+TOOLS = {"MAKEFLAGS", "CMAKE_POLICY_VERSION_MINIMUM", "MPI_HOME", "CUDA_HOME"}
 SELECTIONS = {
     "cpu": {},
     "mpi alone": {"controllers": frozenset({"mpi"})},
