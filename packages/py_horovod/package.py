@@ -475,7 +475,32 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     # https://github.com/horovod/horovod/issues/3996
     patch("cxx17.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/pull/3984
-    patch("mpirun.patch", when="@0.28.1")
+    patch("mpirun.patch", when="@0.23.0:0.28.1")
+    # https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man1/mpirun.1.html
+    patch("mpirun-0.21.2.patch", when="@0.21.2:0.22.1")
+    patch("mpirun-0.20.patch", when="@0.20.0:0.21.1")
+    patch("mpirun-0.19.1.patch", when="@0.19.1:0.19.5")
+    patch("mpirun-0.18.2.patch", when="@0.18.2:0.19.0")
+    patch("mpirun-0.18.patch", when="@0.18.0:0.18.1")
+    patch("mpirun-0.16.patch", when="@0.16.4")
+    # https://github.com/horovod/horovod/pull/3946
+    patch("iface.patch", when="@0.21.2:0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/runner/js_run.py#L47
+    patch("jsrun.patch", when="@0.21.2:0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/runner/js_run.py#L133
+    patch("jsrun-rankfile.patch", when="@0.24.0:0.28.1")
+    # https://nvd.nist.gov/vuln/detail/CVE-2022-0315
+    patch("cve-2022-0315.patch", when="@0.20.0:0.23.0")
+    patch("cve-2022-0315-0.19.2.patch", when="@0.19.2:0.19.5")
+    # https://github.com/horovod/horovod/issues/3166
+    patch("lsf.patch", when="@0.20.0:0.28.1")
+    patch("lsf-0.19.2.patch", when="@0.19.2:0.19.5")
+    # https://docs.python.org/3.12/whatsnew/3.12.html#removed
+    patch("distutils.patch", when="@0.26.0:0.28.1")
+    patch("distutils-0.24.patch", when="@0.24.0:0.25.0")
+    # https://numpy.org/doc/stable/release/1.24.0-notes.html#expired-deprecations
+    patch("numpy.patch", when="@0.23.0:0.28.1")
+    patch("numpy-0.19.patch", when="@0.19.0:0.22.1")
     # https://nvd.nist.gov/vuln/detail/CVE-2026-31234
     patch("cve-2026-31234-0.19.patch", when="@0.19")
     patch("cve-2026-31234.patch", when="@0.20:0.28.1")
