@@ -501,6 +501,8 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     # https://numpy.org/doc/stable/release/1.24.0-notes.html#expired-deprecations
     patch("numpy.patch", when="@0.23.0:0.28.1")
     patch("numpy-0.19.patch", when="@0.19.0:0.22.1")
+    # https://github.com/horovod/horovod/issues/4290
+    patch("keras_3.patch", when="@0.28.1")
     # https://nvd.nist.gov/vuln/detail/CVE-2026-31234
     patch("cve-2026-31234-0.19.patch", when="@0.19")
     patch("cve-2026-31234.patch", when="@0.20:0.28.1")

@@ -7,7 +7,7 @@ import os
 import pathlib
 import subprocess
 import sys
-from typing import Dict
+from typing import Dict, Mapping
 
 #: Stubs of packages that Horovod's launchers import, and that these tests can do without.
 STUBS = {
@@ -35,9 +35,11 @@ class Unbuilt:
 
     tree: pathlib.Path
     scratch: pathlib.Path
+    stubs: Mapping[str, str] = dataclasses.field(default_factory=lambda: {**STUBS, **DISTUTILS})
+    python: str = sys.executable
 
     def __post_init__(self):
-        for name, text in {**STUBS, **DISTUTILS}.items():
+        for name, text in self.stubs.items():
             self.write("stubs", name, text)
         (self.scratch / "bin").mkdir()
         (self.scratch / "tmp").mkdir()
@@ -67,8 +69,8 @@ class Unbuilt:
         program.chmod(0o755)
         return record
 
-    def run(self, program: str, **variables: str) -> subprocess.CompletedProcess:
-        """Run ``program``, which is Python, with the tree's horovod."""
+    def run(self, program: str, *arguments: object, **variables: str):
+        """Run ``program``, which is Python, with the tree's horovod; give the finished process."""
         environment: Dict[str, str] = {
             "HOME": str(self.scratch),
             "PATH": os.pathsep.join([str(self.scratch / "bin"), os.environ["PATH"]]),
@@ -77,5 +79,8 @@ class Unbuilt:
             **variables,
         }
         return subprocess.run(
-            [sys.executable, "-c", program], env=environment, capture_output=True, text=True
+            [self.python, "-c", program, *map(str, arguments)],
+            env=environment,
+            capture_output=True,
+            text=True,
         )
