@@ -54,6 +54,7 @@ CASES = [
     Case("@0.19.5 ^cmake@2.8.11", "@0.19.5 ~gloo ^cmake@2.8.11", "cmake@2.8.12:"),
     # setup.py
     Case("@0.20.0 ^python@3.5.10", "@0.20.0 ^python@3.6.8", "python@3.6:"),
+    Case("@0.23.0 ^python@3.12.1", "@0.24.0 ^python@3.12.1", "python@:3.11"),
     Case("@0.28.1 ^py-cffi@1.3.1", "@0.28.1 ^py-cffi@1.4.0", "py-cffi@1.4:"),
     Case(
         "@0.28.1 ^py-torch@2.0.1 ^py-setuptools@70.0",
@@ -85,11 +86,6 @@ CASES = [
         "py-keras@2.0.8,2.1.2:",
     ),
     # Spark
-    Case(
-        "@0.28.1 frameworks=spark ^py-numpy@1.24.0",
-        "@0.28.1 frameworks=spark ^py-numpy@1.23.5",
-        "py-numpy@:1.23",
-    ),
     Case(
         "@0.26.1 frameworks=spark ^py-petastorm@0.11.5",
         "@0.26.1 frameworks=spark ^py-petastorm@0.12.0",
@@ -287,13 +283,13 @@ CASES = [
     Case("@0.24.3 ^py-torch@2.1.0", "@0.24.3 ^py-torch@2.0.1", "use py-torch@:2.0"),
     Case("@0.23.0 ^py-torch@1.11.0", "@0.23.0 ^py-torch@1.10.2", "use py-torch@:1.10"),
     Case(
+        "@0.28.0 frameworks=tensorflow,keras ^py-keras@3.0.0",
         "@0.28.1 frameworks=tensorflow,keras ^py-keras@3.0.0",
-        "@0.28.1 frameworks=tensorflow,keras ^py-keras@2.15.0",
         "use py-keras@:2",
     ),
     Case(
+        "@0.28.0 frameworks=tensorflow,keras ^py-tensorflow@2.16.1",
         "@0.28.1 frameworks=tensorflow,keras ^py-tensorflow@2.16.1",
-        "@0.28.1 frameworks=tensorflow,keras ^py-tensorflow@2.15.1",
         "use py-tensorflow@:2.15",
     ),
 ]

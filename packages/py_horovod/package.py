@@ -109,6 +109,8 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     with default_args(type=("build", "run")):
         # https://github.com/horovod/horovod/blob/v0.20.0/setup.py: python_requires
         depends_on("python@3.6:", when="@0.20:")
+        # https://docs.python.org/3.12/whatsnew/3.12.html#removed: distutils; patched from 0.24 on
+        depends_on("python@:3.11", when="@:0.23")
         # https://github.com/horovod/horovod/blob/v0.28.1/setup.py: require_list
         depends_on("py-cloudpickle")
         depends_on("py-psutil")
@@ -125,9 +127,6 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
 
     # https://github.com/horovod/horovod/blob/v0.28.1/setup.py: the build backend
     depends_on("py-setuptools", type="build")
-    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/runner/js_run.py#L23: distutils,
-    # which the standard library has up to 3.11
-    depends_on("py-setuptools", type="run", when="^python@3.12:")
     # https://github.com/conda-forge/horovod-feedstock/blob/main/recipe/meta.yaml: PyTorch's
     # cpp_extension imports pkg_resources.packaging
     depends_on("py-setuptools@:69", type="build", when="frameworks=pytorch ^py-torch@:2.0")
@@ -154,8 +153,7 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
 
         # https://github.com/horovod/horovod/blob/v0.28.1/setup.py: spark_require_list
         with when("frameworks=spark"):
-            # https://numpy.org/doc/stable/release/1.24.0-notes.html: np.bool and np.str are gone
-            depends_on("py-numpy@:1.23")
+            depends_on("py-numpy")
             depends_on("py-petastorm@0.12:", when="@0.26:")
             # https://github.com/horovod/horovod/blob/v0.22.0/setup.py: spark_require_list
             depends_on("py-petastorm@0.11:", when="@0.22:0.25")
@@ -457,19 +455,17 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
         msg="Horovod 0.23 and before does not compile with PyTorch 1.11 and later; use "
         "py-torch@:1.10 or @0.24:",
     )
-    with when("frameworks=keras"):
-        # https://github.com/horovod/horovod/issues/4290: Keras 3 variables have no ref()
+    with when("@:0.28.0 frameworks=keras"):
+        # https://github.com/horovod/horovod/issues/4290: patched in 0.28.1
         conflicts(
             "^py-keras@3:",
-            when="@:0.28.1",
-            msg="Horovod 0.28.1 does not support Keras 3; use py-keras@:2",
+            msg="Horovod before 0.28.1 does not support Keras 3; use py-keras@:2 or @0.28.1",
         )
         # https://blog.tensorflow.org/2024/03/whats-new-in-tensorflow-216.html: tf.keras is Keras 3
         conflicts(
             "^py-tensorflow@2.16:",
-            when="@:0.28.1",
-            msg="Horovod 0.28.1 does not support the Keras 3 of TensorFlow 2.16 and later; "
-            "use py-tensorflow@:2.15",
+            msg="Horovod before 0.28.1 does not support the Keras 3 of TensorFlow 2.16 and later; "
+            "use py-tensorflow@:2.15 or @0.28.1",
         )
 
     # https://github.com/horovod/horovod/issues/3996
