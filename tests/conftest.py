@@ -17,7 +17,7 @@ from hvd.errors import HvdError
 from hvd.spack import Sources, Spack
 
 #: Directory below tests/ to the tier that --require names.
-TIERS = {"recipes": "spack", "build": "build"}
+TIERS = {"recipes": "spack", "build": "build", "compile": "compile"}
 
 
 def pytest_addoption(parser):

@@ -11,7 +11,7 @@ from hvd import paths
 from hvd.errors import HvdError
 
 #: Tiers that need something of the machine.
-TIERS = ("spack", "build")
+TIERS = ("spack", "build", "compile")
 
 
 def run(require: str, arguments: List[str]) -> int:
