@@ -469,7 +469,7 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
         )
 
     # https://github.com/horovod/horovod/issues/3996
-    patch("cxx17.patch", when="@0.28.1")
+    patch("cxx-standard.patch", when="@0.24:0.28.1")
     # https://github.com/horovod/horovod/pull/3984
     patch("mpirun.patch", when="@0.23.0:0.28.1")
     # https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man1/mpirun.1.html
@@ -509,6 +509,15 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     patch("cve-2026-31234-launch-0.25.patch", when="@0.25:0.28.1")
     # https://nvd.nist.gov/vuln/detail/CVE-2024-10190
     patch("cve-2024-10190.patch", when="@0.20:0.28.1")
+    # https://github.com/horovod/horovod/issues/3923
+    patch("gloo.patch", when="@0.18:0.28.0")
+    # https://github.com/horovod/horovod/pull/3957
+    patch("headers.patch", when="@0.16.4:0.20")
+    patch("headers-0.21.patch", when="@0.21:0.28.1")
+    # https://github.com/google/flatbuffers/pull/7227
+    patch("span.patch", when="@0.23:0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.25.0/horovod/torch/mpi_ops_v2.cc#L60
+    patch("integral-type.patch", when="@0.24")
 
     @property
     def selection(self) -> build_flags.Selection:

@@ -1,0 +1,91 @@
+"""Sources that newer compilers and kernel headers refuse, and the patches that make them pass."""
+
+import functools
+
+import pytest
+
+from hvd import specs
+from tests.build import compiling
+from tests.conftest import unmet
+
+LINUX = "third_party/gloo/gloo/common/linux.cc"
+DEVICE = "third_party/gloo/gloo/transport/tcp/device.cc"
+READY_EVENT = "horovod/torch/ready_event.cc"
+CUDA_UTIL = "horovod/torch/cuda_util.cc"
+#: What GCC 13 or 14 refuses in one version or another.
+REFUSED = ("message.cc", "group_table.cc", "common.cc", "operations.cc", "response_cache.cc")
+
+
+@pytest.fixture(scope="module")
+def patched(request, py_horovod, horovod_tree):
+    """A function that gives the tree of a version with the recipe's patches, shared by tests."""
+    if not compiling.compiler():
+        unmet(request.config, "build", "c++ is not on PATH")
+
+    @functools.lru_cache(maxsize=None)
+    def tree(version):
+        spec = specs.parse(f"py-horovod@{version} +mpi+gloo frameworks=pytorch ^py-torch@2.0")
+        return horovod_tree(version, *py_horovod.patches(spec))
+
+    return tree
+
+
+@pytest.mark.parametrize("version", ["0.18.0", "0.19.5", "0.20.0", "0.28.0", "0.28.1"])
+def test_gloo_compiles(patched, version):
+    """gloo.patch"""
+    tree = patched(version)
+    compiling.configure_gloo(tree)
+    assert compiling.errors(tree, [LINUX, DEVICE], "-std=c++11") == {}
+
+
+@pytest.mark.parametrize("version", ["0.18.0", "0.28.0"])
+def test_gloo_leaves_the_kernel_the_room_that_it_had(patched, version):
+    """gloo.patch: the reply of ETHTOOL_GLINKSETTINGS is the header and three masks behind it."""
+    tree = patched(version)
+    program = tree / "room.cc"
+    text = (tree / LINUX).read_text()
+    begin = text.index("constexpr auto link_mode_data_nwords")
+    body = text[begin : text.index("} ecmd;", begin)]
+    program.write_text(
+        f"#include <linux/ethtool.h>\nint main() {{\n{body}}} ecmd;\n"
+        'static_assert(sizeof(ecmd) == sizeof(ethtool_link_settings) + 3 * 127 * 4, "room");\n'
+        "return (char*)&ecmd.req - (char*)&ecmd;\n}\n"
+    )
+    assert compiling.errors(tree, ["room.cc"], "-std=c++11") == {}
+
+
+@pytest.mark.parametrize("version", ["0.18.0", "0.20.3"])
+def test_the_pytorch_plugin_has_its_exceptions(patched, version):
+    """headers.patch; compiled without CUDA, these two need nothing of PyTorch."""
+    assert compiling.errors(patched(version), [READY_EVENT, CUDA_UTIL], "-std=c++14") == {}
+
+
+@pytest.mark.parametrize("version", ["0.16.4", "0.20.3", "0.21.0", "0.23.0", "0.28.1"])
+def test_no_source_counts_on_the_headers_of_an_older_gcc(patched, version):
+    """headers.patch, headers-0.21.patch: whichever compiler this machine has."""
+    tree = patched(version)
+    sources = [tree / "horovod" / "common" / name for name in REFUSED]
+    missing = {path.name: compiling.missing_headers(path) for path in sources if path.is_file()}
+    assert {name: names for name, names in missing.items() if names} == {}
+
+
+@pytest.mark.parametrize("version", ["0.16.4", "0.20.3", "0.21.0", "0.23.0", "0.28.1"])
+def test_the_common_part_compiles(patched, version):
+    """headers.patch, headers-0.21.patch, span.patch, with the compiler of this machine."""
+    tree = patched(version)
+    sources = [f"horovod/common/{name}" for name in ("message.cc", "group_table.cc", "common.cc")]
+    present = [source for source in sources if (tree / source).is_file()]
+    assert compiling.errors(tree, present, "-std=c++14") == {}
+
+
+@pytest.mark.parametrize("version", ["0.23.0", "0.28.1"])
+def test_a_span_assigns_no_constant(patched, version):
+    """span.patch: GCC 14 refuses the template, older ones its first use; so no use, no offer."""
+    tree = patched(version)
+    (tree / "span.cc").write_text(
+        '#include "flatbuffers/stl_emulation.h"\n#include <type_traits>\n'
+        "using Span = flatbuffers::span<int>;\n"
+        'static_assert(std::is_copy_constructible<Span>::value, "copied");\n'
+        'static_assert(!std::is_copy_assignable<Span>::value, "assigned");\n'
+    )
+    assert compiling.errors(tree, ["span.cc"], "-std=c++14") == {}
