@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
-from typing import Dict, Iterable, Set
+import sys
+from typing import Dict, Iterable, List, Set
+
+from hvd import recipe
 
 #: Below a tree; boost's parts come in addition.
 INCLUDES = (
@@ -85,3 +91,71 @@ def _standard_headers(path: pathlib.Path, seen: Set[pathlib.Path]) -> Set[str]:
         if other.is_file() and other not in seen:
             found |= _standard_headers(other, seen)
     return found
+
+
+#: A module that answers what cmake/Modules/FindPytorch.cmake asks PyTorch.
+_PYTORCH = """\
+import sys, types
+torch = sys.modules[__name__]
+__version__ = {version!r}
+version = types.SimpleNamespace(cuda=None, hip=None)
+def compiled_with_cxx11_abi():
+    return {new_abi!r}
+"""
+_CPP_EXTENSION = """\
+import types
+CUDA_HOME = ROCM_HOME = None
+def CppExtension(name, sources):
+    return types.SimpleNamespace(include_dirs={includes!r}, library_dirs=[], libraries=[])
+"""
+
+
+def configure(
+    tree: pathlib.Path,
+    pytorch: str,
+    new_abi: bool = True,
+    includes: Iterable[pathlib.Path] = (),
+) -> Dict[str, List[str]]:
+    """Let CMake configure Horovod with Gloo for a PyTorch that is nothing but a version.
+
+    Args:
+        tree: an unpacked Horovod.
+        pytorch: the version.
+        new_abi: the C++ ABI that it says it was built with.
+        includes: its directories of headers.
+
+    Returns:
+        The command that compiles each source, by the source's name relative to ``tree``.
+    """
+    build = tree / f"build-{pytorch}-{new_abi}"
+    stub = build / "python" / "torch"
+    (stub / "utils").mkdir(parents=True)
+    (stub / "__init__.py").write_text(_PYTORCH.format(version=pytorch, new_abi=new_abi))
+    (stub / "utils" / "__init__.py").touch()
+    (stub / "utils" / "cpp_extension.py").write_text(
+        _CPP_EXTENSION.format(includes=[str(include) for include in includes])
+    )
+    flags = recipe.load("py-horovod").build_flags
+    changes = flags.build_environment(
+        flags.Selection(
+            controllers=frozenset({"gloo"}),
+            frameworks=frozenset({"pytorch"}),
+            architecture_flags="-mtune=generic",
+        )
+    )
+    changes["PYTHONPATH"] = str(stub.parent)
+    environment = {name: value for name, value in {**os.environ, **changes}.items() if value}
+    command = ["cmake", f"-S{tree}", f"-B{build}", f"-DPYTHON_EXECUTABLE={sys.executable}"]
+    command += ["-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", "-DCMAKE_BUILD_TYPE=Release"]
+    command += [f"-DCMAKE_LIBRARY_OUTPUT_DIRECTORY={build / 'lib'}"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    listed = json.loads((build / "compile_commands.json").read_text())
+    return {
+        os.path.relpath(entry["file"], tree): shlex.split(entry["command"]) for entry in listed
+    }
+
+
+def standard(command: List[str]) -> str:
+    """The C++ standard that a compiler goes by: the last one that it is given."""
+    return [word for word in command if word.startswith("-std=")][-1]

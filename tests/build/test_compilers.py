@@ -22,7 +22,7 @@ def patched(request, py_horovod, horovod_tree):
     if not compiling.compiler():
         unmet(request.config, "build", "c++ is not on PATH")
 
-    @functools.lru_cache(maxsize=None)
+    @functools.cache
     def tree(version):
         spec = specs.parse(f"py-horovod@{version} +mpi+gloo frameworks=pytorch ^py-torch@2.0")
         return horovod_tree(version, *py_horovod.patches(spec))
