@@ -518,6 +518,8 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     patch("span.patch", when="@0.23:0.28.1")
     # https://github.com/horovod/horovod/blob/v0.25.0/horovod/torch/mpi_ops_v2.cc#L60
     patch("integral-type.patch", when="@0.24")
+    # https://github.com/horovod/horovod/pull/1835
+    patch("fma.patch", when="@0.19.0:0.19.1")
 
     @property
     def selection(self) -> build_flags.Selection:

@@ -57,6 +57,14 @@ def errors(tree: pathlib.Path, sources: Iterable[str], *options: str) -> Dict[st
     return found
 
 
+def preprocessed(tree: pathlib.Path, source: str, *options: str) -> str:
+    """What the preprocessor makes of ``source`` alone, without what it includes."""
+    lines = (tree / source).read_text().splitlines()
+    text = "\n".join(line for line in lines if not re.match(r"\s*#\s*include\b", line))
+    command = [compiler(), *options, "-E", "-P", "-x", "c++", "-"]
+    return subprocess.run(command, input=text, check=True, capture_output=True, text=True).stdout
+
+
 def configure_gloo(tree: pathlib.Path) -> None:
     """Write Gloo's config.h as CMake would for its TCP transport and nothing else."""
     template = tree / "third_party/gloo/gloo/config.h.in"

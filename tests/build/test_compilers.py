@@ -89,3 +89,15 @@ def test_a_span_assigns_no_constant(patched, version):
         'static_assert(!std::is_copy_assignable<Span>::value, "assigned");\n'
     )
     assert compiling.errors(tree, ["span.cc"], "-std=c++14") == {}
+
+
+@pytest.mark.parametrize("version", ["0.19.0", "0.19.1"])
+def test_adasum_uses_fma_where_there_is_fma(patched, version):
+    """fma.patch: what the preprocessor leaves for AVX and F16C alone, and with FMA."""
+    tree = patched(version)
+    used = {}
+    for fma in (False, True):
+        options = ["-D__AVX__=1", "-D__F16C__=1", "-D__FMA__=1" if fma else "-U__FMA__"]
+        text = compiling.preprocessed(tree, "horovod/common/ops/adasum/adasum.h", *options)
+        used[fma] = "dotProductVec = _mm256_fmadd_pd" in text
+    assert used == {False: False, True: True}
