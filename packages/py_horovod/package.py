@@ -520,6 +520,10 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     patch("integral-type.patch", when="@0.24")
     # https://github.com/horovod/horovod/pull/1835
     patch("fma.patch", when="@0.19.0:0.19.1")
+    # https://github.com/horovod/horovod/issues/3956
+    patch("flatbuffers.patch", when="@0.22.0:0.28.1")
+    # https://github.com/horovod/horovod/issues/4302
+    patch("tensorflow.patch", when="@0.28.0:0.28.1")
 
     @property
     def selection(self) -> build_flags.Selection:

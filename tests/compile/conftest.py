@@ -23,7 +23,10 @@ from tests.conftest import unmet
 #: Platforms to take a project's wheel for, as pip names them, and its directory of headers.
 PROJECTS = {
     "torch": (["macosx_14_0_arm64"], "torch/include"),
-    "tensorflow-cpu": (["manylinux_2_17_x86_64", "manylinux2010_x86_64"], "tensorflow/include"),
+    "tensorflow-cpu": (
+        ["manylinux_2_17_x86_64", "manylinux2010_x86_64", "manylinux_2_27_x86_64"],
+        "tensorflow/include",
+    ),
 }
 #: Python versions to ask for: each release has wheels for a few of them.
 PYTHONS = ("3.11", "3.10", "3.9", "3.13")
