@@ -46,6 +46,7 @@ def complete(recipe: Recipe, text: str) -> str:
 GPU = "+cuda cuda_arch=80"
 ROCM = "+rocm amdgpu_target=gfx90a"
 TF = "frameworks=tensorflow"
+SMPI = "^[virtuals=mpi] spectrum-mpi@10.4"
 
 CASES = [
     # build tools
@@ -223,7 +224,14 @@ CASES = [
         for mpi in ("openmpi", "mpich", "mvapich-plus", "cray-mpich")
         for gpu, stack in ((GPU, "cuda"), (ROCM, "rocm"))
     ),
-    Case(f"@0.24.0 +ddl {GPU}", f"@0.23.0 +ddl {GPU}", "use +nccl"),
+    Case(f"@0.28.1 +ddl {SMPI}", f"@0.28.1 +ddl {GPU} {SMPI}", "IBM DDL requires CUDA"),
+    Case(f"@0.28.1 +ddl~mpi {GPU} {SMPI}", f"@0.28.1 +ddl {GPU} {SMPI}", "the MPI controller"),
+    Case(
+        f"@0.28.1 +ddl {GPU} ^[virtuals=mpi] openmpi@4.1.6",
+        f"@0.28.1 +ddl {GPU} {SMPI}",
+        "use ^[virtuals=mpi] spectrum-mpi or ~ddl",
+    ),
+    Case(f"@0.19.5 +ddl+nccl {GPU} {SMPI}", f"@0.19.5 +ddl {GPU} {SMPI}", "use ~ddl or ~nccl"),
     # operations on CPUs
     Case("@0.21.0 +ccl", "@0.21.1 +ccl", "use ~ccl or @0.21.1:"),
     Case("@0.28.1 +ccl~mpi", "@0.28.1 +ccl+mpi", "oneCCL requires MPI"),
@@ -263,7 +271,7 @@ CASES = [
             f"does not support TensorFlow {'.'.join(refused.split('.')[:2])} and later",
         )
         for horovod, taken, refused in (
-            ("0.28.1", "2.18.1", "2.19.0"),
+            ("0.28.1", "2.21.0", "2.22.0"),
             ("0.27.0", "2.12.1", "2.13.0"),
             ("0.26.1", "2.11.1", "2.12.0"),
             ("0.25.0", "2.11.1", "2.12.0"),

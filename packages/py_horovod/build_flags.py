@@ -44,9 +44,9 @@ VARIABLES = {
     "HOROVOD_CUDA_HOME": ("0.16.4", ""),
     "HOROVOD_CUDA_INCLUDE": ("0.16.4", "0.19.5"),
     "HOROVOD_CUDA_LIB": ("0.16.4", "0.19.5"),
-    "HOROVOD_DDL_HOME": ("0.16.4", "0.19.5"),
-    "HOROVOD_DDL_INCLUDE": ("0.16.4", "0.19.5"),
-    "HOROVOD_DDL_LIB": ("0.16.4", "0.19.5"),
+    "HOROVOD_DDL_HOME": ("0.16.4", ""),
+    "HOROVOD_DDL_INCLUDE": ("0.16.4", ""),
+    "HOROVOD_DDL_LIB": ("0.16.4", ""),
     # -O0 and assertions
     "HOROVOD_DEBUG": ("0.23.0", ""),
     "HOROVOD_GPU": ("0.19.1", ""),

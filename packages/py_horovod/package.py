@@ -349,12 +349,17 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
                     when=f"+{stack}",
                     msg=f"gpu_ops=mpi requires a {brand}-aware MPI; use ^{mpi}+{stack}, or +nccl",
                 )
-    # g++ -fsyntax-only horovod/common/ops/ddl_operations.cc: WaitForEvents takes 4 arguments
-    conflicts(
-        "+ddl",
-        when="@0.24:",
-        msg="IBM DDL does not compile with Horovod 0.24 and later; use +nccl",
-    )
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/ops/ddl_operations.h: of GPUs
+    conflicts("+ddl", when="~cuda", msg="IBM DDL requires CUDA; use +cuda or ~ddl")
+    # https://github.com/horovod/horovod/pull/1093: DDL starts and ends Spectrum MPI
+    with when("+ddl"):
+        requires("+mpi", msg="IBM DDL requires the MPI controller; use +mpi or ~ddl")
+        requires(
+            "^[virtuals=mpi] spectrum-mpi",
+            msg="IBM DDL requires IBM Spectrum MPI; use ^[virtuals=mpi] spectrum-mpi or ~ddl",
+        )
+    # https://github.com/horovod/horovod/blob/v0.28.1/CMakeLists.txt#L246
+    conflicts("+ddl", when="+nccl", msg="Allreduce on GPUs is of one library; use ~ddl or ~nccl")
 
     # Operations on CPUs
     # https://github.com/horovod/horovod/pull/2513: the oneCCL 1.0 interface
@@ -408,10 +413,11 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
                     msg=f"{package}+{stack} requires py-horovod+{stack}; use +{stack} "
                     f"or ^{package}~{stack}",
                 )
-    # Compiles of every plugin source of each release with the headers of each TensorFlow; 2.4 for
-    # 0.20 and before by https://github.com/horovod/horovod/pull/2381
+    # Compiles of every plugin source of each release with the headers of each TensorFlow, those
+    # of 0.28 patched, and 2.22 is not known; 2.4 for 0.20 and before by
+    # https://github.com/horovod/horovod/pull/2381
     for releases, refused in (
-        ("0.28", "2.19"),
+        ("0.28", "2.22"),
         ("0.27", "2.13"),
         ("0.26", "2.12"),
         ("0.25", "2.12"),

@@ -7,7 +7,7 @@ from typing import Dict
 
 import pytest
 
-from hvd import recipe, source
+from hvd import recipe, source, specs
 from hvd.errors import HvdError
 
 #: What decides how Horovod is built, in every release.
@@ -16,7 +16,7 @@ BUILD_SYSTEM = ("setup.py", "CMakeLists.txt", "build_utils.py")
 
 @pytest.fixture(scope="session")
 def horovod_build_systems(request) -> Dict[str, str]:
-    """Release to the text of everything in its sdist that decides how it is built."""
+    """Release to the text of everything that decides how it is built: sdist, and patches."""
     from tests.conftest import unmet
 
     py_horovod = recipe.load("py-horovod")
@@ -32,6 +32,9 @@ def horovod_build_systems(request) -> Dict[str, str]:
                 for member in archive
                 if member.isfile() and _builds(member.name.partition("/")[2])
             )
+        for patch in py_horovod.patches(specs.parse(f"py-horovod@{version}+cuda+ddl")):
+            _, *files = patch.read_text().split("\n--- a/")
+            texts[version] += "\n".join(text for text in files if _builds(text.split()[0]))
     return texts
 
 

@@ -84,6 +84,7 @@ def test_rccl_on_rocm():
 def test_ddl_runs_allreduce_alone():
     built = environment(operations=frozenset({"ddl"}), gpu="cuda")
     assert built["HOROVOD_GPU_ALLREDUCE"] == "DDL"
+    assert built["HOROVOD_DDL_HOME"] == "/ddl"
     assert "HOROVOD_GPU_OPERATIONS" not in built
 
 
