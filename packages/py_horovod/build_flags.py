@@ -104,7 +104,7 @@ class Selection:
         prefixes: installation prefixes by Spack's package role: ``cuda``, ``rocm``, ``ddl``,
             ``nccl`` (RCCL included), ``ccl`` (oneCCL), ``mpi``, ``cmake`` (the executable).
         nccl_link: one of :data:`NCCL_LINKS`.
-        gpu_architectures: CUDA compute capabilities without a dot: ``("70", "80")``.
+        gpu_architectures: CUDA compute capabilities without a dot: ``("80", "90a")``.
         architecture_flags: the compiler's flags for the target; must not be empty.
         jobs: parallel compile jobs.
     """
@@ -197,10 +197,10 @@ def check(selection: Selection) -> None:
             "use for example -mtune=generic"
         )
     wrong = [arch for arch in selection.gpu_architectures if not arch.isdigit()]
-    if selection.gpu == "cuda" and wrong:
-        # horovod/common/ops/cuda/build_utils.py: int() of every entry
+    if selection.gpu == "cuda" and wrong and not selection.at_least("0.25"):
+        # cmake/build_utils.py: int() of every entry; cuda.patch is for those after
         raise SelectionError(
-            f"Horovod takes plain compute capabilities only; use cuda_arch="
+            f"Horovod before 0.25 takes plain compute capabilities only; use cuda_arch="
             f"{wrong[0].rstrip('af')} in place of {wrong[0]}"
         )
 

@@ -280,7 +280,7 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     )
     # https://github.com/horovod/horovod/blob/v0.28.1/CMakeLists.txt#L202: HOROVOD_GPU is one
     conflicts("+cuda", when="+rocm", msg="Horovod supports one GPU stack; use +cuda or +rocm")
-    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/ops/cuda/build_utils.py#L111
+    # https://github.com/horovod/horovod/blob/v0.28.1/cmake/build_utils.py#L111
     conflicts(
         "cuda_arch=none",
         when="+cuda",
@@ -296,10 +296,11 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     )
     for arch in CudaPackage.cuda_arch_values:
         if not arch.isdigit():
-            # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/ops/cuda/build_utils.py#L111
+            # https://github.com/horovod/horovod/blob/v0.24.3/cmake/build_utils.py#L111
             conflicts(
                 f"cuda_arch={arch}",
-                msg="Horovod takes plain compute capabilities only; use "
+                when="@:0.24",
+                msg="Horovod before 0.25 takes plain compute capabilities only; use "
                 f"cuda_arch={arch.rstrip('af')} in place of {arch}",
             )
     # https://github.com/horovod/horovod/blob/v0.19.1/setup.py: HOROVOD_GPU=ROCM came with it
@@ -530,6 +531,14 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     patch("flatbuffers.patch", when="@0.22.0:0.28.1")
     # https://github.com/horovod/horovod/issues/4302
     patch("tensorflow.patch", when="@0.28.0:0.28.1")
+    # https://github.com/horovod/horovod/issues/3449
+    patch("cuda.patch", when="@0.25.0:0.28.1")
+    # https://github.com/horovod/horovod/pull/2009
+    patch("ddl-0.20.patch", when="@0.20.0:0.23.0 +ddl")
+    patch("ddl-0.24.patch", when="@0.24.0:0.28.1 +ddl")
+    # https://github.com/horovod/horovod/pull/1649
+    patch("ddl-ops-0.24.patch", when="@0.24.0:0.25.0 +ddl")
+    patch("ddl-ops-0.26.patch", when="@0.26.0:0.28.1 +ddl")
 
     @property
     def selection(self) -> build_flags.Selection:

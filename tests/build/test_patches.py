@@ -14,6 +14,7 @@ VERSIONS = list(recipe.load("py-horovod").versions())
 SELECTIONS = (
     "+mpi+gloo frameworks=pytorch ^py-torch@2.13",
     "+mpi+gloo+cuda+nccl frameworks=pytorch,tensorflow,keras ^py-tensorflow@2.20 ^py-torch@2.14",
+    "+mpi+gloo+cuda+ddl frameworks=pytorch",
 )
 
 

@@ -74,6 +74,12 @@ def test_nccl_on_cuda_runs_every_operation_and_links_shared():
     assert "HOROVOD_WITHOUT_NVTX" not in built
 
 
+def test_capabilities_with_a_letter():
+    """cuda.patch"""
+    built = environment(version="0.25.0", gpu="cuda", gpu_architectures=("80", "90a"))
+    assert built["HOROVOD_BUILD_CUDA_CC_LIST"] == "80,90a"
+
+
 def test_rccl_on_rocm():
     built = environment(operations=frozenset({"nccl"}), gpu="rocm")
     assert built["HOROVOD_GPU"] == "ROCM"
@@ -117,7 +123,10 @@ def test_keras_brings_the_tensorflow_plugin():
         ({"operations": frozenset({"nccl"}), "gpu": "cuda", "gpu_mpi": True}, "deadlock"),
         ({"operations": frozenset({"ccl"}), "gpu": "cuda"}, "use ~ccl"),
         ({"architecture_flags": " "}, "must not be empty"),
-        ({"gpu": "cuda", "gpu_architectures": ("90a",)}, "use cuda_arch=90 in place of 90a"),
+        (
+            {"version": "0.24.3", "gpu": "cuda", "gpu_architectures": ("90a",)},
+            "use cuda_arch=90 in place of 90a",
+        ),
         ({"nccl_link": "both"}, "no NCCL link mode 'both'"),
     ],
 )
