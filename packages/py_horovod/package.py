@@ -204,6 +204,8 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     depends_on("nccl@2:", when="@:0.19 +nccl+cuda")
     # https://github.com/horovod/horovod/blob/v0.28.1/CMakeLists.txt: find_package(rccl)
     depends_on("rccl", when="+nccl+rocm")
+    # https://github.com/horovod/horovod/blob/v0.19.5/setup.py#L522
+    depends_on("ibm-ddl", when="+ddl")
     # https://github.com/horovod/horovod/pull/2513: the oneCCL 1.0 interface
     depends_on("intel-oneapi-ccl@2021:", when="+ccl")
     # https://cmake.org/cmake/help/latest/module/FindCUDA.html: what 0.20 to 0.23 find CUDA with
@@ -555,6 +557,8 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
             prefixes["rocm"] = str(spec["hip"].prefix)
         if "+nccl" in spec:
             prefixes["nccl"] = str(spec["nccl" if gpu == "cuda" else "rccl"].prefix)
+        if "+ddl" in spec:
+            prefixes["ddl"] = str(spec["ibm-ddl"].prefix)
         if "+ccl" in spec:
             prefixes["ccl"] = str(spec["intel-oneapi-ccl"].package.component_prefix)
         return build_flags.Selection(

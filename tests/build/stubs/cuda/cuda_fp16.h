@@ -1,0 +1,2 @@
+// A stub of CUDA for tests.
+#pragma once
