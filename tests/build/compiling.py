@@ -146,6 +146,8 @@ def configure(
     flags = recipe.load("py-horovod").build_flags
     changes = flags.build_environment(
         flags.Selection(
+            # the sdist's directory is called horovod-<version>
+            version=tree.name.rpartition("-")[2],
             controllers=frozenset({"gloo"}),
             frameworks=frozenset({"pytorch"}),
             architecture_flags="-mtune=generic",
