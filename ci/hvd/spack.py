@@ -142,6 +142,8 @@ class Spack:
         found = yaml.safe_load(scope.read_text())["packages"] if scope.exists() else {}
         if not any(_has_cxx(found.get(name, {})) for name in _COMPILERS):
             raise HvdError("no C++ compiler is on PATH", "install one: g++ or clang++", log)
+        # sorted: Spack finds in any order, and the same findings must make the same file
+        write_atomically(scope, yaml.safe_dump({"packages": found}).encode())
         # for solves that must not build a compiler or a tool to build something with it
         names = [*found, "c", "cxx", "fortran"]
         self._write_not_buildable(self._tools, names)
