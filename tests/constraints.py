@@ -287,7 +287,8 @@ CASES = [
         f"@0.28.1 {TF} %gcc@8.1.0 ^py-tensorflow@2.10.0",
         "use %gcc@8:",
     ),
-    Case("@0.28.1 ^py-torch@2.14.0", "@0.28.1 ^py-torch@2.13.0", "use py-torch@:2.13"),
+    Case("@0.28.1 ^py-torch@2.16.0", "@0.28.1 ^py-torch@2.15.0", "use py-torch@:2.15"),
+    Case("@0.28.0 ^py-torch@2.14.0", "@0.28.0 ^py-torch@2.13.0", "use py-torch@:2.13"),
     Case("@0.24.3 ^py-torch@2.1.0", "@0.24.3 ^py-torch@2.0.1", "use py-torch@:2.0"),
     Case("@0.23.0 ^py-torch@1.11.0", "@0.23.0 ^py-torch@1.10.2", "use py-torch@:1.10"),
     Case(

@@ -443,18 +443,27 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
         when="frameworks=tensorflow ^py-tensorflow@2.10:",
         msg="TensorFlow 2.10 and later requires C++17; use %gcc@8:",
     )
-    # https://github.com/horovod/horovod/issues/3996: 2.13 builds with cxx17.patch; the headers of
-    # 2.14 ask for C++20
+    # https://github.com/horovod/horovod/issues/3996: 2.15 builds and runs with
+    # cxx-standard.patch; 2.16 is not known
+    conflicts(
+        "^py-torch@2.16:",
+        when="@0.28.1 frameworks=pytorch",
+        msg="Horovod 0.28.1 is not known to compile with PyTorch 2.16 and later; use "
+        "py-torch@:2.15",
+    )
+    # https://github.com/horovod/horovod/issues/3996: from 2.1 on it takes C++17 and 2.14 C++20;
+    # cxx-standard.patch makes them compile, and no such build is known
     conflicts(
         "^py-torch@2.14:",
-        when="@0.25:0.28.1 frameworks=pytorch",
-        msg="Horovod 0.28.1 does not compile with PyTorch 2.14 and later; use py-torch@:2.13",
+        when="@0.24:0.28.0 frameworks=pytorch",
+        msg="Horovod before 0.28.1 is not known to work with PyTorch 2.14 and later; use "
+        "py-torch@:2.13 or @0.28.1",
     )
     # https://github.com/horovod/horovod/issues/3996
     conflicts(
         "^py-torch@2.1:",
         when="@0.24 frameworks=pytorch",
-        msg="Horovod 0.24 does not compile with PyTorch 2.1 and later; use py-torch@:2.0 "
+        msg="Horovod 0.24 is not known to work with PyTorch 2.1 and later; use py-torch@:2.0 "
         "or @0.25:",
     )
     # https://github.com/horovod/horovod/issues/3449: the macro TORCH_VERSION
