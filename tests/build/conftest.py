@@ -15,6 +15,7 @@ from typing import Dict, List
 
 import pytest
 
+from hvd import specs
 from hvd.smoke.check_build import Expectation
 from hvd.smoke.launch import Target
 from tests.build.security import sources
@@ -63,6 +64,20 @@ class Built:
         variables: Dict[str, str] = {**os.environ, **json.loads(file.read_text())}
         variables.pop("PYTHONPATH" if self.engine == "pip" else "", None)
         return Target(pathlib.Path(shutil.which("python", path=variables["PATH"])), variables)
+
+
+@pytest.fixture(scope="session")
+def tree(py_horovod, horovod_tree):
+    """A function that gives the patched sources of a version."""
+    trees = {}
+
+    def patched(version):
+        if version not in trees:
+            spec = specs.parse(f"py-horovod@{version} +mpi+gloo frameworks=pytorch")
+            trees[version] = horovod_tree(version, *py_horovod.patches(spec))
+        return trees[version]
+
+    return patched
 
 
 @pytest.fixture(scope="session")

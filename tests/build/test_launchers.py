@@ -6,7 +6,6 @@ import stat
 
 import pytest
 
-from hvd import specs
 from tests.build.unbuilt import Unbuilt
 
 BANNERS = {
@@ -36,20 +35,6 @@ except ImportError:
         run()
 mpi_run(*arguments, *[["hostname"]] * (mpi_run.__code__.co_argcount > 3))
 """
-
-
-@pytest.fixture(scope="module")
-def tree(py_horovod, horovod_tree):
-    """A function that gives the patched sources of a version."""
-    trees = {}
-
-    def patched(version):
-        if version not in trees:
-            spec = specs.parse(f"py-horovod@{version} +mpi+gloo frameworks=pytorch")
-            trees[version] = horovod_tree(version, *py_horovod.patches(spec))
-        return trees[version]
-
-    return patched
 
 
 @pytest.fixture

@@ -9,25 +9,10 @@ import sysconfig
 
 import pytest
 
-from hvd import specs
 from tests.build.unbuilt import Unbuilt
 
 #: The first and the last release of each distutils*.patch.
 WITHOUT_DISTUTILS = ["0.24.0", "0.25.0", "0.26.0", "0.28.1"]
-
-
-@pytest.fixture(scope="module")
-def tree(py_horovod, horovod_tree):
-    """A function that gives the patched sources of a version."""
-    trees = {}
-
-    def patched(version):
-        if version not in trees:
-            spec = specs.parse(f"py-horovod@{version} +mpi+gloo frameworks=pytorch")
-            trees[version] = horovod_tree(version, *py_horovod.patches(spec))
-        return trees[version]
-
-    return patched
 
 
 def without_distutils(program):
