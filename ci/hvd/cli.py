@@ -9,7 +9,18 @@ from typing import List, Optional
 
 import typer
 
-from hvd import bench, console, environment, externals, machine, paths, pins, pipeline, testing
+from hvd import (
+    bench,
+    console,
+    environment,
+    externals,
+    machine,
+    paths,
+    pins,
+    pipeline,
+    solve_all,
+    testing,
+)
 from hvd.errors import HvdError
 from hvd.pipeline import Options
 from hvd.run import EXIT_STATUS, StageFailed
@@ -131,9 +142,57 @@ def _environment(name: str, spec: str) -> environment.Environment:
 
 _command("report", "Set up, concretize, build, smoke-test and report: the main job.")
 _command("setup", "Have Spack (or pip) ready, with its configuration and externals.")
-_command("concretize", "Set up, and fix every version and variant.")
 _command("build", "Set up, concretize and build.")
 _command("smoke", "Set up, concretize, build, and run Horovod on two ranks.")
+
+
+@app.command(name="concretize")
+def concretize(
+    name: str = EnvironmentArgument,
+    every: bool = typer.Option(
+        False, "--all", help="Every environment, several at a time, with Spack."
+    ),
+    spec: str = SpecOption,
+    engine: EngineName = EngineOption,
+    python: str = PythonOption,
+    fresh: bool = FreshOption,
+    spack: str = SpackOption,
+    packages: str = PackagesOption,
+    compiler_wrapper: str = WrapperOption,
+    pair: str = PairOption,
+    verbose: bool = VerboseOption,
+) -> None:
+    """Set up, and fix every version and variant."""
+    options = Options(
+        engine=engine.value,
+        sources=Sources(spack, packages, compiler_wrapper, pair),
+        python=python,
+        jobs=machine.cores(),
+        fresh=fresh,
+        verbose=verbose,
+    )
+    if not every:
+        pipeline.run(_environment(name, spec), options, last="concretize")
+    elif spec or engine is EngineName.pip:
+        raise HvdError("--all goes with Spack, and without --spec", "leave the other out")
+    else:
+        solve_all.run(environment.names(), options)
+
+
+@app.command(name="lock")
+def lock(
+    name: str = typer.Argument("", metavar="ENV", help="Environment of a site; all without."),
+    check: bool = typer.Option(
+        False, "--check", help="Write nothing; fail where the solution is another than before."
+    ),
+    spack: str = SpackOption,
+    packages: str = PackagesOption,
+    verbose: bool = VerboseOption,
+) -> None:
+    """Solve a site's environment with the default pair, and keep the solution as dag.md."""
+    pair = pins.versions().pairs[0].name
+    options = Options(sources=Sources(spack, packages, pair=pair), verbose=verbose)
+    solve_all.keep([name] if name else environment.of_sites(), options, check)
 
 
 @app.command(name="bench")

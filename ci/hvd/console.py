@@ -86,10 +86,14 @@ def step(name: str) -> Iterator[Progress]:
         finally:
             stack.close()
             word = "failed" if failed else progress.verdict
-            name = rich.markup.escape(f"{progress.name:<46}")
-            detail = rich.markup.escape(f"  {progress.detail}" if progress.detail else "")
-            time_ = f"{_time(progress.seconds):>8}"
-            out.print(f"  {name}{time_}  [{_COLOURS[word]}]{word}[/]{detail}")
+            verdict(progress.name, progress.seconds, word, progress.detail)
+
+
+def verdict(name: str, seconds: float, word: str, detail: str = "") -> None:
+    """The line of a step that has ended."""
+    detail = f"  {detail}" if detail else ""
+    name, detail = (rich.markup.escape(text) for text in (f"{name:<46}", detail))
+    out.print(f"  {name}{_time(seconds):>8}  [{_COLOURS[word]}]{word}[/]{detail}")
 
 
 def _time(seconds: float) -> str:

@@ -14,9 +14,9 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from hvd import (
     accelerators,
-    engine_spack,
     externals,
     framework,
+    local,
     machine,
     paths,
     process,
@@ -62,12 +62,12 @@ class PipEngine:
 
     def setup(self, run: Run) -> None:
         """Have the frameworks, MPI, and the tools of the build."""
-        if not self.environment.takes_externals:
+        if self.environment.site:
             raise HvdError(
                 f"{self.environment.name} describes another machine than this one",
                 "build it with --engine spack",
             )
-        self.found = engine_spack.prepare_externals(run, self.environment, self.python)
+        self.found = local.prepare(run, self.environment, self.python)
         self.mpi = externals.find_mpi(self.found)
         with run.step("compiler and build tools") as task:
             task.say(self._require_tools())
@@ -151,7 +151,7 @@ class PipEngine:
         """The versions that matter, by the name that people use."""
         have = externals.by_package(self.found["distributions"])
         found = {"Horovod": self.spec.versions, "Python": self.found["python"]["version"]}
-        names = engine_spack.FRAMEWORKS
+        names = externals.FRAMEWORKS
         found.update({names[n]: have[n]["version"] for n in names if n in have})
         if self.mpi:
             found[self.mpi.package] = self.mpi.version

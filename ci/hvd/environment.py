@@ -19,6 +19,8 @@ from hvd.specs import Spec
 HOROVOD = "py-horovod"
 #: The generated file with this machine's externals, where an environment includes it.
 EXTERNALS = "externals.yaml"
+#: The directory below ``environments/`` with what each site has.
+SITES = "sites"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,9 +33,13 @@ class Environment:
     includes: List[str]
 
     @property
-    def takes_externals(self) -> bool:
-        """Whether it takes frameworks and MPI from this machine, as ``./hvd`` finds them."""
-        return EXTERNALS in self.includes
+    def site(self) -> str:
+        """The site whose externals it includes; empty where it takes this machine's."""
+        for entry in self.includes:
+            path = pathlib.PurePath(entry)
+            if path.parent.name == SITES:
+                return path.name
+        return ""
 
     @property
     def externals(self) -> pathlib.Path:
@@ -78,6 +84,11 @@ class Environment:
 def names() -> List[str]:
     """All environments, in alphabetical order."""
     return sorted(path.parent.name for path in paths.ENVIRONMENTS.glob("*/spack.yaml"))
+
+
+def of_sites() -> List[str]:
+    """Those that describe a site, in alphabetical order."""
+    return [name for name in names() if load(name).site]
 
 
 def load(name: str) -> Environment:
@@ -133,7 +144,11 @@ def _names_horovod(text: str) -> bool:
 def _moved(entry: Any, base: Environment) -> Any:
     """An include of ``base`` as a derived environment has to write it."""
     path = _path(entry)
-    if path == EXTERNALS or path.startswith(".checkout/") or os.path.isabs(path):
+    if (
+        (path == EXTERNALS and not base.site)
+        or path.startswith(".checkout/")
+        or os.path.isabs(path)
+    ):
         return entry
     moved = f".checkout/{os.path.relpath(base.directory / path, paths.ROOT)}"
     return moved if isinstance(entry, str) else {**entry, "path": moved}

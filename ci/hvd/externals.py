@@ -33,6 +33,8 @@ _RENAMED = {
     "mxnet": "mxnet",
     "mxnet-mkl": "mxnet",
 }
+#: What people call the frameworks' packages.
+FRAMEWORKS = {"py-torch": "PyTorch", "py-tensorflow": "TensorFlow"}
 #: Spack packages that a Horovod can take from an interpreter: with their deptypes on Python.
 _LINKED = ("py-torch", "py-tensorflow", "mxnet")
 _TAKEN = _LINKED + (

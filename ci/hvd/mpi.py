@@ -16,6 +16,7 @@ from hvd.errors import HvdError
 _VERSIONS = (
     ("openmpi", re.compile(r"\(Open MPI\) (\d+(?:\.\d+)+)")),
     ("mpich", re.compile(r"HYDRA build details:\s+Version:\s+(\d+(?:\.\d+)+)")),
+    ("intel-mpi", re.compile(r"Intel\(R\) MPI Library .*Version (\d+(?:\.\d+)+)")),
 )
 
 
@@ -64,6 +65,7 @@ def find(path: Optional[str] = None) -> Optional[Mpi]:
     if unknown:
         raise HvdError(
             f"{unknown[0]} is an MPI that is not known here",
-            "put an Open MPI or MPICH before it on PATH, or declare it in a packages.yaml by hand",
+            "put an Open MPI, MPICH or Intel MPI before it on PATH, or declare it in a "
+            "packages.yaml by hand",
         )
     return None

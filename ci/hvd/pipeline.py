@@ -81,7 +81,7 @@ def _choose(run: Run, environment: Environment, options: Options) -> Engine:
         try:
             engine.locate(task)
         except HvdError as error:
-            if options.engine == "spack" or not environment.takes_externals:
+            if options.engine == "spack" or environment.site:
                 raise
             task.skipped("none to be had, so pip builds (--spack names one)")
             console.note(error.message)

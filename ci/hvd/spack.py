@@ -152,15 +152,19 @@ class Spack:
         """What the Python file ``program`` prints when Spack runs it in ``environment``."""
         return self.run("-e", environment, "python", program, log=log, timeout=600).output
 
-    def concretize(self, environment: pathlib.Path, log: pathlib.Path) -> None:
-        """Solve ``environment`` anew, with this machine's compilers and build tools.
+    def concretize(self, environment: pathlib.Path, log: pathlib.Path, local: bool) -> None:
+        """Solve ``environment`` anew.
 
         First it is asked what the environment can never need; see ``spack_prune.py``.
+
+        Args:
+            local: with this machine's compilers and build tools, and none built; a site's
+                environment names its own.
 
         Raises:
             CommandFailed: there is no solution; the log says why.
         """
-        where = ("-C", self._tools, "-e", environment)
+        where = ("-C", self._tools, "-e", environment) if local else ("-e", environment)
         program = pathlib.Path(__file__).with_name("spack_prune.py")
         listing = self.run(*where, "python", program, log=log, timeout=600).output
         pruned = self.state / environment.name / "prune"

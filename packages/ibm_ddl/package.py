@@ -22,10 +22,12 @@ class IbmDdl(BundlePackage):
     version("1.4.0")
 
     # https://www.ibm.com/support/knowledgecenter/SS5SF7_1.6.0/navigation/pai_getstarted_ddl.html
-    requires(
-        "target=ppc64le:",
-        msg="IBM DDL requires a POWER machine; use target=power8le or target=power9le",
-    )
+    # not requires("target=ppc64le:"): Spack 1.2 then finds no solution for another machine
+    for family in ("x86_64", "aarch64"):
+        conflicts(
+            f"target={family}:",
+            msg="IBM DDL requires a POWER machine; use target=power8le or target=power9le",
+        )
 
     def install(self, spec: Spec, prefix: Prefix) -> None:
         raise InstallError(

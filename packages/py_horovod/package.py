@@ -558,7 +558,7 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
         gpu: Optional[str] = next((g for g in build_flags.GPU_STACKS if f"+{g}" in spec), None)
         prefixes = {"cmake": spec["cmake"].command.path}
         if "+mpi" in spec:
-            prefixes["mpi"] = str(spec["mpi"].prefix)
+            prefixes["mpi"] = str(self._mpi_prefix)
         if gpu == "cuda":
             prefixes["cuda"] = str(spec["cuda"].prefix)
         elif gpu == "rocm":
@@ -583,6 +583,12 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
             architecture_flags=self.architecture_flags,
             jobs=make_jobs,
         )
+
+    @property
+    def _mpi_prefix(self):
+        # intel-oneapi-mpi is <prefix>/mpi/<version>
+        mpi = self.spec["mpi"]
+        return getattr(mpi.package, "component_prefix", mpi.prefix)
 
     @property
     def architecture_flags(self) -> str:
@@ -711,5 +717,5 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
         ):
             if job in os.environ and shutil.which(launcher[0]):
                 return list(launcher)
-        mpiexec = join_path(self.spec["mpi"].prefix.bin, "mpiexec")
+        mpiexec = join_path(self._mpi_prefix, "bin", "mpiexec")
         return [mpiexec, "-n", "2"] if os.access(mpiexec, os.X_OK) else []

@@ -27,7 +27,7 @@ def test_a_derived_environment_has_the_spec_and_the_includes_of_its_base() -> No
     derived = environment.derive(base, SPEC)
     assert derived.specs == [SPEC]
     assert derived.includes == base.includes
-    assert derived.takes_externals
+    assert not derived.site
     assert derived.directory == paths.STATE / "environments" / derived.name
     assert (derived.directory / ".checkout").resolve() == paths.ROOT
     common = paths.ENVIRONMENTS / "common"

@@ -58,24 +58,16 @@ class Check:
         return {**dataclasses.asdict(self), "passed": self.passed, "log": log}
 
 
-def run_smoke(
-    target: Target,
-    expectation: Expectation,
-    out: pathlib.Path,
-    ranks: int = 2,
-    timeout: float = 120.0,
-    quick: bool = False,
-    mpi4py: bool = True,
-) -> List[Check]:
+def run_smoke(target: Target, expectation: Expectation, out: pathlib.Path, **how) -> List[Check]:
     """Do everything of `smoke_plan`, also after a failure; arguments as there."""
-    plan = smoke_plan(target, expectation, out, ranks, timeout, quick, mpi4py)
-    return [perform() for _, perform in plan]
+    return [perform() for _, perform in smoke_plan(target, expectation, out, **how)]
 
 
 def smoke_plan(
     target: Target,
     expectation: Expectation,
     out: pathlib.Path,
+    *,
     ranks: int = 2,
     timeout: float = 120.0,
     quick: bool = False,
@@ -176,7 +168,7 @@ def run_launcher(
     mpi4py: bool = True,
     keras: bool = False,
 ) -> Check:
-    """Run the program on all ranks with one launcher; arguments as for `run_smoke`.
+    """Run the program on all ranks with one launcher; arguments as for `smoke_plan`.
 
     Args:
         name: of the check; that of the launcher by default.

@@ -1,0 +1,69 @@
+"""The solution of a site's environment as a table that is kept with it, and compared."""
+
+from __future__ import annotations
+
+import difflib
+import pathlib
+from typing import List, Sequence
+
+from hvd import paths
+from hvd.environment import Environment
+from hvd.files import write_atomically
+from hvd.pins import Pair
+from hvd.report.dag import architectures
+from hvd.report.model import DagNode
+from hvd.report.text import table
+
+
+def file(environment: Environment) -> pathlib.Path:
+    """Where the table of ``environment`` is kept."""
+    return environment.directory / "dag.md"
+
+
+def render(environment: Environment, nodes: Sequence[DagNode], pair: Pair) -> str:
+    """The table: without hashes, which depend on every line of every recipe.
+
+    Args:
+        environment: whose solution it is.
+        nodes: its concrete specs.
+        pair: what solved it.
+    """
+    common, *others = architectures(nodes)
+    built = [node for node in nodes if not node.external]
+    lines = [
+        f"# {environment.name}",
+        "",
+        f"Made by `./hvd lock {environment.name}` with Spack {pair.spack.version} and its packages"
+        f" {pair.packages.version}: {len(built)} packages to build, {len(nodes) - len(built)} of"
+        f" the site, all for {common}{' but ' if others else ''}{', '.join(others)}.",
+        "",
+        *(f"    {spec}" for spec in environment.specs),
+        "",
+    ]
+    rows = [
+        (node.name, node.version, _variants(node), node.prefix if node.external else "built")
+        for node in sorted(nodes, key=lambda node: (node.external, node.name, node.version))
+    ]
+    return "\n".join([*lines, *table(["Package", "Version", "Variants", "From"], rows)]) + "\n"
+
+
+def _variants(node: DagNode) -> str:
+    """What is on, or has a value."""
+    words = node.variants.replace("+", " +").replace("~", " ~").split()
+    return " ".join(w for w in words if not w.startswith("~") and not w.endswith("=none"))
+
+
+def write(environment: Environment, text: str) -> None:
+    """Keep ``text`` as the table of ``environment``."""
+    write_atomically(file(environment), text.encode())
+
+
+def difference(environment: Environment, text: str) -> List[str]:
+    """The lines in which ``text`` differs from the table that is kept, as ``diff -u`` has them."""
+    path = file(environment)
+    kept = path.read_text() if path.exists() else ""
+    name = paths.shorten(path)
+    lines = difflib.unified_diff(
+        kept.splitlines(), text.splitlines(), f"{name} as kept", f"{name} as solved", lineterm=""
+    )
+    return list(lines)
