@@ -9,7 +9,18 @@ from typing import List, Optional
 
 import typer
 
-from hvd import bench, console, environment, externals, machine, paths, pins, pipeline, testing
+from hvd import (
+    bench,
+    cli_launch,
+    console,
+    environment,
+    externals,
+    machine,
+    paths,
+    pins,
+    pipeline,
+    testing,
+)
 from hvd.errors import HvdError
 from hvd.pipeline import Options
 from hvd.run import EXIT_STATUS, StageFailed
@@ -164,6 +175,9 @@ def list_environments() -> None:
     """List the environments."""
     for name in environment.names():
         console.out.print(f"{name:<24}{'; '.join(environment.load(name).specs)}")
+
+
+app.command(name="launch")(cli_launch.launch)
 
 
 @app.command(name="externals")
