@@ -113,8 +113,8 @@ def _lsf_options(request: Request) -> List[str]:
             f"{request.site.name}: partition {request.partition.name} has no LSF queue",
             "add 'lsf' to it in site.yaml",
         )
-    options = [f"-P {request.account}"] * bool(request.account)
-    options += [f"-W {_minutes(request.time)}"] * bool(request.time)
+    options = [f"-P {request.account}"] if request.account else []
+    options += [f"-W {_minutes(request.time)}"] if request.time else []
     if request.racks:
         slots = request.nodes * lsf.slots
         kind = "select[(({})&&(type==any))]order[r15s:pg]"
@@ -211,6 +211,6 @@ def _idev(request: Request) -> List[str]:
 
 
 def _bsub_shell(request: Request) -> List[str]:
-    words = ["bsub"] + ["-W", _minutes(request.time)] * bool(request.time)
+    words = ["bsub", *(["-W", _minutes(request.time)] if request.time else [])]
     words += ["-nnodes", str(request.nodes)]
     return [*words, *(["-P", request.account] if request.account else []), "-Is", "/bin/bash"]
