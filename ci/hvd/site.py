@@ -248,12 +248,12 @@ def _check(data: Dict[str, Any], file: pathlib.Path) -> None:
             raise wrong(
                 "status:successors", f"there is no site '{successor}'", "add its site.yaml"
             )
-    for key, cited in _citations(data):
+    for key, cited in citations(data):
         if cited not in data["sources"]:
             raise wrong(key, f"'{cited}' is not in 'sources'", "add the document there")
 
 
-def _citations(data: Any, key: str = "") -> List[Tuple[str, str]]:
+def citations(data: Any, key: str = "") -> List[Tuple[str, str]]:
     """Every use of a source below ``data``, with its key."""
     found = []
     items = data.items() if isinstance(data, dict) else enumerate(data)
@@ -262,7 +262,7 @@ def _citations(data: Any, key: str = "") -> List[Tuple[str, str]]:
         if name == "source":
             found += [(here, cited) for cited in _listed(value)]
         elif isinstance(value, (dict, list)):
-            found += _citations(value, here)
+            found += citations(value, here)
     return found
 
 

@@ -11,8 +11,10 @@ from hvd.errors import HvdError
 from hvd.launch import methods
 from hvd.launch.request import Request
 
-#: What the script ``hvd`` changes for itself; it keeps the caller's under another name.
-_CHANGED = ("PYTHONPATH", "PYTHONNOUSERSITE")
+#: What the script ``hvd`` changes for itself; and what it puts before the name to keep
+#: the caller's.
+CHANGED = ("PYTHONPATH", "PYTHONNOUSERSITE")
+KEPT = "HVD_CALLER_"
 
 
 def run(request: Request, environ: Mapping[str, str]) -> None:
@@ -42,9 +44,9 @@ def run(request: Request, environ: Mapping[str, str]) -> None:
 def environment(request: Request, environ: Mapping[str, str]) -> Dict[str, str]:
     """The caller's environment with what the fabric and the user set."""
     kept = dict(environ)
-    for name in _CHANGED:
+    for name in CHANGED:
         kept.pop(name, None)
-        callers = kept.pop(f"HVD_CALLER_{name}", None)
+        callers = kept.pop(f"{KEPT}{name}", None)
         if callers is not None:
             kept[name] = callers
     return {**kept, **request.fabric, **request.variables}
