@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.launching import CONDA, TWO_NODES, launch
 
-FIRE = "16 -H server1:4,server2:4,server3:4,server4:4"
+ON_FOUR_HOSTS = "16 -H server1:4,server2:4,server3:4,server4:4"
 ON_FOUR = ["--hosts", "server[1-4]", "--ranks-per-node", "4"]
 SRUN = {"SLURM_JOB_NODELIST": TWO_NODES}
 KISTI = "KISTI-DL-tutorial-using-horovod/src"
@@ -38,7 +38,7 @@ RANKFILE = "/tmp/DDLRUN/DDLRUN.xoObgjtixZfp/RANKFILE"
 #: id: (the document's line, environment and options, the program, the surroundings)
 DOCUMENTS = {
     "taurus-horovodrun": (
-        f"horovodrun -np {FIRE} python train.py",
+        f"horovodrun -np {ON_FOUR_HOSTS} python train.py",
         ["taurus-ml-hvd", "--via", "horovodrun", *ON_FOUR],
         "python train.py",
         {},
@@ -58,8 +58,8 @@ DOCUMENTS = {
         {},
     ),
     "taurus-mpirun-rdma": (
-        f"mpirun -np {FIRE} -bind-to none -map-by slot -x NCCL_DEBUG=INFO -x LD_LIBRARY_PATH "
-        "-x HOROVOD_MPI_THREADS_DISABLE=1 -x PATH -mca pml ob1 python train.py",
+        f"mpirun -np {ON_FOUR_HOSTS} -bind-to none -map-by slot -x NCCL_DEBUG=INFO "
+        "-x LD_LIBRARY_PATH -x HOROVOD_MPI_THREADS_DISABLE=1 -x PATH -mca pml ob1 python train.py",
         ["taurus-ml-mpi-hvd", "--rdma", *ON_FOUR],
         "python train.py",
         {},

@@ -248,6 +248,13 @@ def test_horovodrun_asks_for_its_hosts_inside_of_the_job() -> None:
     assert batch.script(named).endswith("\nhorovodrun -np 12 -H a:6,b:6 x\n")
 
 
+@pytest.mark.parametrize(("name", "command"), [("perlmutter", "sbatch"), ("summit", "bsub")])
+def test_how_to_submit_a_script_is_said_beside_it(name, command, launched) -> None:
+    done = launched([f"{name}-hvd", "--batch", "--", "a.out"])
+    assert f"{command} FILE" in done.err
+    assert done.out.startswith("#!/bin/bash\n")
+
+
 @pytest.mark.parametrize(
     ("name", "queue", "option"),
     [

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 
 import pytest
 
-from hvd import cli
-from tests.unit.launching import TWO_NODES
+from hvd import cli, site
+from hvd.launch import request
+from tests.unit.launching import TWO_NODES, launch
 
 JOB = {"SLURM_JOB_NODELIST": TWO_NODES}
 IMPOSSIBLE = [
@@ -103,3 +105,10 @@ def test_more_ranks_where_nothing_forbids_them(options, launched) -> None:
 def test_a_number_that_is_none(launched) -> None:
     done = launched("local-hvd --nodes two -- x".split())
     assert done.status == cli.USAGE and "--nodes" in done.err
+
+
+def test_a_build_without_gpus_has_no_limit_on_a_node_with_them() -> None:
+    summit = site.load("summit")
+    use = dataclasses.replace(summit.environments["summit-hvd"], operations="cpu")
+    changed = dataclasses.replace(summit, environments={"summit-hvd": use})
+    request.check(dataclasses.replace(launch("summit-hvd", ranks_per_node=42), site=changed))

@@ -13,6 +13,7 @@ from hvd.site import Partition, Settings, Site, Use
 _TIME = re.compile(r"(\d+):([0-5]\d):([0-5]\d)")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: NVIDIA's NCCL User Guide, "Creating a Communicator": a device may not be two ranks of it.
+#: RCCL has NCCL's interface.
 _ONE_RANK_PER_GPU = {"nccl": "NCCL", "rccl": "RCCL"}
 
 
@@ -136,7 +137,7 @@ def _check_words(request: Request) -> None:
 
 def _check_ranks(request: Request) -> None:
     ranks, gpus = request.ranks_per_node, request.partition.gpus
-    if not gpus or ranks <= gpus:
+    if not gpus or ranks <= gpus or request.use.operations == "cpu":
         return
     asked = f"{ranks} ranks on a node with {gpus} GPUs"
     limit = request.partition.ranks_per_gpu
