@@ -36,6 +36,9 @@ def test_a_slurm_job() -> None:
     assert hosts.of_job("slurm", False, environ) == ["nid001140", "nid001141"]
     assert hosts.of_job("slurm", False, {}) is None
     assert hosts.of_job("none", False, environ) is None
+    with pytest.raises(HvdError, match="SLURM_JOB_NODELIST: 'nid") as caught:
+        hosts.of_job("slurm", False, {"SLURM_JOB_NODELIST": "nid[1-"})
+    assert caught.value.remedy
 
 
 def test_an_lsf_job_without_its_launch_node(tmp_path) -> None:

@@ -80,7 +80,7 @@ def allocation(request: Request) -> str:
             "use --batch",
         )
     words = {"salloc": _salloc, "srun": _srun_shell, "idev": _idev, "bsub": _bsub_shell}
-    return " ".join(words[interactive.command](request))
+    return shlex.join(words[interactive.command](request))
 
 
 def _queue(request: Request) -> List[str]:

@@ -20,10 +20,7 @@ def named(text: str) -> List[str]:
         HvdError: it is no list of hosts.
     """
     remedy = "for example: --hosts 'server[1-4]'; ranks are asked for with --ranks-per-node"
-    try:
-        found = list(NodeSet(text, resolver=RESOLVER_NOGROUP))
-    except NodeSetException as error:
-        raise HvdError(f"--hosts: '{text}': {error}", remedy) from error
+    found = _read(text, "--hosts", remedy)
     if not found or any(set(host) & set(": \t\n@") for host in found):
         raise HvdError(f"--hosts: '{text}' is not a list of hosts", remedy)
     return found
@@ -39,11 +36,11 @@ def of_job(scheduler: str, launch_node: bool, environ: Mapping[str, str]) -> Opt
         launch_node: whether the first of LSF's hosts only runs the script.
 
     Raises:
-        HvdError: the file with the hosts cannot be read.
+        HvdError: the hosts cannot be read.
     """
     if scheduler == "slurm":
         nodes = environ.get("SLURM_JOB_NODELIST", "")
-        return list(NodeSet(nodes, resolver=RESOLVER_NOGROUP)) if nodes else None
+        return _read(nodes, "SLURM_JOB_NODELIST", "is this a Slurm job?") if nodes else None
     if scheduler != "lsf":
         return None
     slots = _slots(environ)
@@ -51,6 +48,13 @@ def of_job(scheduler: str, launch_node: bool, environ: Mapping[str, str]) -> Opt
         return None
     compute = [host for host in slots if host != slots[0]] if launch_node else slots
     return list(NodeSet.fromlist(compute, resolver=RESOLVER_NOGROUP))
+
+
+def _read(text: str, origin: str, remedy: str) -> List[str]:
+    try:
+        return list(NodeSet(text, resolver=RESOLVER_NOGROUP))
+    except NodeSetException as error:
+        raise HvdError(f"{origin}: '{text}': {error}", remedy) from error
 
 
 def _slots(environ: Mapping[str, str]) -> List[str]:
