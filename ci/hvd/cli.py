@@ -11,6 +11,7 @@ import typer
 
 from hvd import (
     bench,
+    cli_launch,
     console,
     environment,
     externals,
@@ -223,6 +224,9 @@ def list_environments() -> None:
     """List the environments."""
     for name in environment.names():
         console.out.print(f"{name:<24}{'; '.join(environment.load(name).specs)}")
+
+
+app.command(name="launch")(cli_launch.launch)
 
 
 @app.command(name="externals")

@@ -29,6 +29,11 @@ def note(message: str) -> None:
     out.print(f"  {rich.markup.escape(message)}")
 
 
+def aside(message: str) -> None:
+    """One line of information where standard output is for programs."""
+    err.print(f"  {rich.markup.escape(message)}")
+
+
 def heading(name: str) -> None:
     """The name of a stage."""
     out.print(f"[bold]{rich.markup.escape(name)}[/bold]")

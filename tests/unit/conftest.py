@@ -42,3 +42,24 @@ def _builds(name: str) -> bool:
     if name.startswith("third_party/"):
         return False
     return name.startswith("cmake/") or name.endswith(BUILD_SYSTEM)
+
+
+@pytest.fixture
+def launched(monkeypatch, capsys):
+    """Run ``./hvd launch`` in this process, in no job but what ``environ`` says."""
+    from hvd import cli
+    from tests.unit.launching import Done
+
+    def run(arguments, **environ) -> Done:
+        with monkeypatch.context() as patch:
+            for name in ("SLURM_JOB_NODELIST", "LSB_DJOB_HOSTFILE", "LSB_MCPU_HOSTS"):
+                patch.delenv(name, raising=False)
+            for name, value in environ.items():
+                patch.setenv(name, value)
+            capsys.readouterr()
+            with pytest.raises(SystemExit) as ended:
+                cli.main(["launch", *arguments])
+        printed = capsys.readouterr()
+        return Done(ended.value.code or 0, printed.out, printed.err)
+
+    return run

@@ -25,7 +25,17 @@ def test_help_names_every_command_and_exit_status():
     done = hvd("--help", COLUMNS="120")
     assert done.returncode == 0
     assert "Usage: ./hvd" in done.stdout
-    for command in ("run", "setup", "concretize", "build", "smoke", "externals", "test", "bench"):
+    for command in (
+        "run",
+        "setup",
+        "concretize",
+        "build",
+        "smoke",
+        "externals",
+        "test",
+        "bench",
+        "launch",
+    ):
         assert f" {command} " in done.stdout
     for stage, status in EXIT_STATUS.items():
         assert f"{status} {stage} failed" in " ".join(done.stdout.split())

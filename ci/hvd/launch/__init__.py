@@ -1,0 +1,1 @@
+"""How a program is started on many ranks: what ``./hvd launch`` prints and runs."""

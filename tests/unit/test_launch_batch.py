@@ -1,0 +1,270 @@
+"""Batch scripts: those of the documents, the schedulers' options, and that they work."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+
+import pytest
+
+from hvd import paths, site
+from hvd.launch import batch, methods
+from tests.unit.launching import launch
+
+#: From the man page of sbatch; those that take no value or only have a long form are left out.
+SBATCH = {
+    *("-A", "-c", "-C", "-d", "-D", "-e", "-J", "-n", "-N", "-o", "-p", "-q", "-S", "-t", "-w"),
+    *("--account", "--constraint", "--cpus-per-task", "--error", "--gpus-per-node", "--gres"),
+    *("--job-name", "--mem", "--mem-per-cpu", "--network", "--nodes", "--ntasks"),
+    *("--ntasks-per-node", "--output", "--partition", "--qos", "--time"),
+}
+PERLMUTTER = """\
+#!/bin/bash
+#SBATCH -A dasrepo_g
+#SBATCH -C gpu
+#SBATCH -q regular
+#SBATCH -t 2:00:00
+#SBATCH -N 2
+#SBATCH -c 32
+#SBATCH --ntasks-per-node=4
+#SBATCH --gpus-per-node=4
+#SBATCH -o %x_%j.out
+#SBATCH -e %x_%j.err
+export SLURM_CPU_BIND="cores"
+module load  cudnn/8.3.2  nccl/2.15.5-ofi  evp-patch
+source ~/.bashrc
+conda activate horovod
+srun python tf_keras_fashion_mnist.py
+"""
+JUPYTER = """\
+#!/bin/bash
+#SBATCH -A dasrepo_g
+#SBATCH -C gpu
+#SBATCH -q regular
+#SBATCH -t 8:00:00
+#SBATCH -N 1
+#SBATCH --ntasks-per-node=4
+#SBATCH --gpus-per-node=4
+#SBATCH -c 32
+"""
+SUMMIT = """\
+#BSUB -P <PROJECT>
+#BSUB -W 0:10
+#BSUB -nnodes 2
+#BSUB -q batch
+#BSUB -J mldl_test_job
+#BSUB -o /ccs/home/<user>/job%J.out
+#BSUB -e /ccs/home/<user>/job%J.out
+module load open-ce
+jsrun -bpacked:7 -g6 -a6 -c42 -r1 python $CONDA_PREFIX/horovod/examples/tensorflow2_synthetic_benchmark.py
+"""  # noqa: E501
+ONE_RACK = """\
+#BSUB -csm y
+#BSUB -n 85
+#BSUB -R 1*{select[((LN)&&(type==any))]order[r15s:pg]span[hosts=1]cu[type=rack:pref=config]}+84*{select[((CN)&&(type==any))]order[r15s:pg]span[ptile=42]cu[type=rack:maxcus=1]}
+"""  # noqa: E501
+EIGHT_RACKS = """\
+#BSUB -P <PROJECT>
+#BSUB -W 1:00
+#BSUB -csm y
+#BSUB -n 6049
+#BSUB -R "1*{select[((LN) && (type == any))] order[r15s:pg] span[hosts=1] cu[type=rack:pref=config]}+6048*{select[((CN) && (type == any))] order[r15s:pg] span[ptile=42] cu[type=rack:maxcus=8]}"
+#BSUB -q batch
+#BSUB -J <PROJECT>
+#BSUB -o /ccs/home/user/job%J.out
+#BSUB -e /ccs/home/user/job%J.out
+module load ibm-wml-ce/1.6.2-2
+ddlrun --nodes 18 --racks 4 --aisles 2 python $CONDA_PREFIX/tf_cnn_benchmarks/tf_cnn_benchmarks.py \\
+    --variable_update=horovod\\
+    --model=resnet50 \\
+    --num_gpus=1 \\
+    --batch_size=256 \\
+    --num_batches=100 \\
+    --num_warmup_batches=10 \\
+    --data_name=imagenet \\
+    --allow_growth=True \\
+    --use_fp16
+"""  # noqa: E501
+
+
+def words(script):
+    """The words of each line of ``script``, empty lines left out."""
+    joined = script.replace("\\\n", "")
+    return [shlex.split(line) for line in joined.splitlines() if line]
+
+
+def program_of(script, launcher):
+    """The program that the last line of ``script`` starts, as it is given behind --."""
+    last = words(script)[-1]
+    return last[last.index("python") :] if launcher in last else []
+
+
+def test_the_script_of_perlmutter(launched) -> None:
+    """Ours has each line of the document in that order, and the fabric's variables."""
+    options = shlex.split(
+        "perlmutter-hvd --batch --nodes 2 --account dasrepo_g --time 2:00:00 --output %x_%j.out "
+        "--error %x_%j.err --setup 'source ~/.bashrc' --setup 'conda activate horovod'"
+    )
+    ours = words(launched([*options, "--", "python", "tf_keras_fashion_mnist.py"]).out)
+    document = words(PERLMUTTER)
+    assert [line for line in ours if line in document] == document
+    added = [line for line in ours if line not in document]
+    variables = site.load("perlmutter").variables("nccl", nodes=2)
+    assert added == [["export", f"{name}={value}"] for name, value in variables.items()]
+
+
+def test_the_head_of_the_script_for_jupyter(launched) -> None:
+    """The same document has -c at the end here, so that the order is not compared."""
+    options = "perlmutter-hvd --batch --account dasrepo_g --time 8:00:00".split()
+    ours = launched([*options, "--", "jupyter", "lab"]).out
+    assert sorted(ours.splitlines()[:9]) == sorted(JUPYTER.splitlines())
+
+
+def test_the_script_of_summit(launched) -> None:
+    options = shlex.split(
+        "summit-hvd --batch --nodes 2 --account '<PROJECT>' --time 0:10:00 "
+        "--job-name mldl_test_job --output '/ccs/home/<user>/job%J.out' "
+        "--error '/ccs/home/<user>/job%J.out' --module open-ce --setup : --expand"
+    )
+    ours = launched([*options, "--", *program_of(SUMMIT, "jsrun")]).out
+    added = [["#!/bin/bash"], [":"]]
+    assert [line for line in words(ours) if line not in added] == words(SUMMIT)
+    assert '"$CONDA_PREFIX/horovod' in ours  # for the job's shell, as in the document
+
+
+def test_the_reservation_of_two_nodes_on_a_rack(launched) -> None:
+    done = launched("summit-hvd --batch --nodes 2 --racks 1 -- a.out".split())
+    assert [line for line in words(done.out) if line in words(ONE_RACK)] == words(ONE_RACK)
+    assert "-nnodes" not in done.out  # not in expert mode
+
+
+def test_the_script_of_the_ddl_run_on_144_nodes(launched) -> None:
+    """The reservation has blanks here and has none in the other: they do not count."""
+    options = shlex.split(
+        "summit-ddl-hvd --via ddlrun --batch --nodes 144 --racks 8 --aisles 2 --time 1:00:00 "
+        "--account '<PROJECT>' --job-name '<PROJECT>' --output /ccs/home/user/job%J.out "
+        "--error /ccs/home/user/job%J.out --module ibm-wml-ce/1.6.2-2 --setup :"
+    )
+    ours = words(launched([*options, "--", *program_of(EIGHT_RACKS, "ddlrun")]).out)
+    document = [
+        [word.replace(" ", "") if "select[" in word else word for word in line]
+        for line in words(EIGHT_RACKS)
+    ]
+    assert [line for line in ours if line in document] == document
+    exports = [["export", "NCCL_LL_THRESHOLD=0"], ["export", "NCCL_TREE_THRESHOLD=0"]]
+    added = [["#!/bin/bash"], *exports, [":"]]
+    assert [line for line in ours if line not in document] == added
+
+
+def scheduled():
+    """Each environment and launch method of a site with a scheduler."""
+    return [
+        (name, method)
+        for machine in map(site.load, site.names())
+        for name, use in machine.environments.items()
+        for method in machine.allowed
+        if machine.scheduler != "none"
+        and methods.METHODS[method].operations in ("", use.operations)
+    ]
+
+
+@pytest.mark.parametrize(("name", "method"), scheduled())
+def test_every_script_is_shell_and_has_options_that_exist(name, method, tmp_path) -> None:
+    hosts = ("a", "b") if methods.METHODS[method].takes_hosts else ()
+    rankfile = "/ranks" if method == "ddl-mpirun" else ""
+    text = batch.script(
+        launch(
+            *(name,),
+            **dict(nodes=2, method=method, program=("a b", "$c"), hosts=hosts, rankfile=rankfile),
+            **dict(account="acc", time="1:00:00", job_name="j", output="o%j", error="e%j"),
+        )
+    )
+    file = tmp_path / "job.sh"
+    file.write_text(text)
+    assert subprocess.run(["bash", "-n", file]).returncode == 0
+    for option in re.findall(r"^#SBATCH (-\S+)", text, re.MULTILINE):
+        assert option.partition("=")[0] in SBATCH
+    known = "-P|-W|-csm|-n|-nnodes|-R|-q|-J|-o|-e"
+    assert all(re.match(f"({known}) ", line) for line in re.findall(r"^#BSUB (.+)", text, re.M))
+    assert text.endswith("'a b' '$c'\n")
+
+
+def stand_in(directory, name, text="") -> None:
+    """A program called ``name`` that notes its arguments and some variables."""
+    script = directory / name
+    script.write_text(
+        f'#!/bin/bash\nprintf "%s|" {name} "$@" >> {directory}/calls\n'
+        f'echo "$NCCL_NET|$SLURM_CPU_BIND" >> {directory}/calls\n{text}\n'
+    )
+    script.chmod(0o755)
+
+
+def test_a_script_runs(tmp_path, monkeypatch) -> None:
+    """Modules, activation and launch, in that order, with the fabric's variables."""
+    monkeypatch.setattr(paths, "STATE", tmp_path)
+    (tmp_path / "setup-env.sh").write_text("export PREPARED=yes\n")
+    for name in ("module", "spack"):
+        stand_in(tmp_path, name)
+    stand_in(tmp_path, "srun", "[ $PREPARED = yes ] && exit 7")
+    request = launch("perlmutter-hvd", nodes=2, program=("python", "a b.py", "$HOME"))
+    done = subprocess.run(
+        ["bash"],
+        input=batch.script(request),
+        text=True,
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )
+    assert done.returncode == 7  # the launcher's
+    variables = "AWS Libfabric|cores"
+    assert (tmp_path / "calls").read_text().splitlines() == [
+        f"module|load|cudnn/8.3.2|nccl/2.15.5-ofi|evp-patch|{variables}",
+        f"spack|env|activate|perlmutter-hvd|{variables}",
+        f"srun|python|a b.py|$HOME|{variables}",
+    ]
+
+
+def test_a_script_for_a_container_loads_nothing() -> None:
+    text = batch.script(launch("perlmutter-hvd", nodes=2, image="a/b:1", program=("x",)))
+    assert "module load" not in text and "spack" not in text
+    assert text.endswith("srun --mpi=pmi2 -l shifter --module=gpu,nccl-2.15 --image=a/b:1 x\n")
+
+
+def test_horovodrun_asks_for_its_hosts_inside_of_the_job() -> None:
+    request = launch(
+        *("taurus-ml-hvd",),
+        **dict(method="horovodrun", nodes=2, variables={"A": "b c"}, program=("x", "y z")),
+    )
+    last = shlex.split(batch.script(request).splitlines()[-1])
+    assert last == [
+        *(str(paths.ROOT / "hvd"), "launch", "taurus-ml-hvd", "--via", "horovodrun"),
+        *("--nodes", "2", "--ranks-per-node", "6", "--partition", "ml", "--env", "A=b c"),
+        *("--run", "--", "x", "y z"),
+    ]
+    named = launch(
+        *("taurus-ml-hvd",),
+        **dict(method="horovodrun", nodes=2, hosts=("a", "b"), program=("x",)),
+    )
+    assert batch.script(named).endswith("\nhorovodrun -np 12 -H a:6,b:6 x\n")
+
+
+@pytest.mark.parametrize(("name", "command"), [("perlmutter", "sbatch"), ("summit", "bsub")])
+def test_how_to_submit_a_script_is_said_beside_it(name, command, launched) -> None:
+    done = launched([f"{name}-hvd", "--batch", "--", "a.out"])
+    assert f"{command} FILE" in done.err
+    assert done.out.startswith("#!/bin/bash\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "queue", "option"),
+    [
+        ("perlmutter-hvd", "debug", "#SBATCH -q debug"),
+        ("stampede2-hvd", "development", "#SBATCH -p development"),
+        ("summit-hvd", "debug", "#BSUB -q debug"),
+        ("alpha-hvd", "other", "#SBATCH -p other"),
+    ],
+)
+def test_a_queue_is_what_the_site_calls_so(name, queue, option) -> None:
+    lines = batch.script(launch(name, queue=queue, program=("x",))).splitlines()
+    assert option in lines
+    assert len([line for line in lines if line.split()[1:2] in (["-q"], ["-p"])]) == 1

@@ -1,0 +1,175 @@
+"""The sites' files: valid, whole, and each value with its source."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import shutil
+
+import pytest
+import yaml
+
+from hvd import environment, paths, site
+from hvd.errors import HvdError
+from hvd.launch import batch, methods
+from tests.unit.launching import launch
+
+ENVIRONMENTS = sorted(name for each in site.names() for name in site.load(each).environments)
+
+
+def content(name: str) -> dict:
+    return yaml.safe_load((site.directory() / name / site.SITE).read_text())
+
+
+@pytest.fixture
+def sites(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+    """A copy of the sites, to change."""
+    shutil.copytree(site.directory(), tmp_path / "sites")
+    monkeypatch.setattr(paths, "ENVIRONMENTS", tmp_path)
+    return tmp_path / "sites"
+
+
+def change(sites: pathlib.Path, directory: str, **changes: object) -> None:
+    file = sites / directory / site.SITE
+    file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), **changes}))
+
+
+def test_the_machines() -> None:
+    live = {"perlmutter", "alpha", "capella", "frontier", "stampede3", "local"}
+    gone = {"taurus-ml", "summit", "stampede2"}
+    states = {name: site.load(name).status.state for name in site.names()}
+    assert states == {**dict.fromkeys(live, "live"), **dict.fromkeys(gone, "retired")}
+
+
+@pytest.mark.parametrize("name", site.names())
+def test_a_site_is_whole(name) -> None:
+    loaded = site.load(name)
+    assert loaded.name == name
+    assert loaded.launcher in loaded.allowed
+    for successor in loaded.status.successors:
+        assert site.load(successor).status.state == "live"
+    for use in loaded.environments.values():
+        assert use.partition in loaded.partitions
+        assert use.operations == "cpu" or loaded.partitions[use.partition].gpus
+    for method in (*loaded.allowed, *loaded.refused):
+        assert methods.METHODS[method].scheduler in ("", loaded.scheduler)
+    for pitfall in loaded.pitfalls:
+        assert pitfall.text.strip() and pitfall.source
+        assert all(source.strip() for source in pitfall.source)
+
+
+@pytest.mark.parametrize("name", site.names())
+def test_every_source_is_named_in_full_and_used(name) -> None:
+    data = content(name)
+    cited = {cited for _, cited in site.citations(data)}
+    assert cited == set(data["sources"])
+    for document in data["sources"].values():
+        assert len(document) > 20, "a title, or a file and its repository"
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_every_environment_can_be_launched(name) -> None:
+    request = launch(name, program=("python", "train.py"))
+    assert methods.line(request)[-2:] == ["python", "train.py"]
+    if request.site.scheduler != "none":
+        assert batch.script(request).endswith("python train.py\n")
+
+
+@pytest.mark.parametrize("name", sorted(set(ENVIRONMENTS) & set(environment.names())))
+def test_operations_are_those_of_the_spec(name) -> None:
+    """Variants name NCCL and DDL; GPU-aware MPI is what a build for GPUs has without them."""
+    variants = environment.load(name).root.variants
+    operations = site.of(name).environments[name].operations
+    assert variants.get("ddl", False) == (operations == "ddl")
+    assert variants.get("nccl", False) == (operations in ("nccl", "rccl"))
+    assert variants.get("rocm", False) == (operations == "rccl")
+    assert (variants["cuda"] or variants["rocm"]) == (operations != "cpu")
+
+
+def test_every_environment_has_a_site() -> None:
+    for name in environment.names():
+        assert name in site.of(name).environments
+
+
+def test_every_key_of_the_schema_is_described() -> None:
+    schema = json.loads(site.SCHEMA.read_text())
+
+    def described(entry: dict) -> bool:
+        return "description" in entry or entry.get("$ref") == "#/$defs/source"
+
+    def walk(entry: object, path: str) -> None:
+        if isinstance(entry, list):
+            for each in entry:
+                walk(each, path)
+        if not isinstance(entry, dict):
+            return
+        if entry.get("type") == "object":
+            assert entry.get("additionalProperties") is not None, path
+            for key, value in entry.get("properties", {}).items():
+                assert described(value), f"{path}:{key}"
+        for key, value in entry.items():
+            walk(value, f"{path}:{key}")
+
+    walk(schema, "")
+
+
+def test_the_site_of_an_environment() -> None:
+    assert site.of("taurus-ml-mpi-hvd").name == "taurus-ml"
+    with pytest.raises(HvdError, match="no site has an environment called 'moon-hvd'") as caught:
+        site.of("moon-hvd")
+    assert "perlmutter-hvd" in caught.value.remedy
+
+
+def test_an_environment_of_two_sites(sites) -> None:
+    use = {"partition": "alpha", "operations": "nccl"}
+    change(sites, "alpha", environments={"alpha-hvd": use, "capella-hvd": use})
+    with pytest.raises(HvdError, match="alpha/site.yaml and .*capella/site.yaml") as caught:
+        site.of("capella-hvd")
+    assert "'environments:capella-hvd'" in caught.value.message and caught.value.remedy
+
+
+def test_an_unknown_site() -> None:
+    with pytest.raises(HvdError, match="no site is called 'moon'") as caught:
+        site.load("moon")
+    assert "perlmutter" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"name": "beta"}, "name"),
+        ({"launcher": "ibrun"}, "launcher"),
+        ({"refused": {"srun": {"reason": "x", "source": "modules"}}}, "refused:srun"),
+        (
+            {"environments": {"alpha-hvd": {"partition": "alfa", "operations": "nccl"}}},
+            "environments:alpha-hvd:partition",
+        ),
+        (
+            {"status": {"state": "live", "successors": ["moon"], "source": "modules"}},
+            "status:successors",
+        ),
+        ({"pitfalls": [{"text": "x", "source": "hearsay"}]}, "pitfalls:0:source"),
+    ],
+)
+def test_names_that_refer_to_nothing(changes, key, sites) -> None:
+    change(sites, "alpha", **changes)
+    with pytest.raises(HvdError, match="alpha/site.yaml") as caught:
+        site.load("alpha")
+    assert f"key '{key}'" in caught.value.message
+    assert caught.value.remedy
+
+
+def test_what_the_fabric_sets_by_case() -> None:
+    taurus = site.load("taurus-ml")
+    assert taurus.variables("nccl", 2) == {"NCCL_DEBUG": "INFO"}
+    assert taurus.variables("mpi", 2, rdma=True)["HOROVOD_MPI_THREADS_DISABLE"] == "1"
+    perlmutter = site.load("perlmutter")
+    enabled = "MPICH_GPU_SUPPORT_ENABLED"
+    assert perlmutter.variables("nccl", 2)[enabled] == "0"
+    assert perlmutter.variables("mpi", 2) == {enabled: "1"}
+
+
+def test_modules_to_build_are_those_to_run_where_nothing_else_is_said() -> None:
+    use = site.load("capella").environments["capella-hvd"]
+    assert use.build == use.run
+    assert use.run == (("release/24.04", "GCC/13.3.0", "CUDA/12.6.0", "OpenMPI/5.0.3"),)
