@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import pathlib
+import re
 from typing import List, Sequence
 
 from hvd import paths
@@ -13,6 +14,11 @@ from hvd.pins import Pair
 from hvd.report.dag import architectures
 from hvd.report.model import DagNode
 from hvd.report.text import table
+
+#: The variants that the externals of sites state.
+_SAID = ("cuda", "rocm", "cuda_arch", "amdgpu_target", "fabrics", "schedulers", "languages")
+#: What Spack adds by itself where a compiler is there, and so on the site alone.
+_RUNTIMES = ("compiler-wrapper", "gcc-runtime", "glibc")
 
 
 def file(environment: Environment) -> pathlib.Path:
@@ -28,6 +34,7 @@ def render(environment: Environment, nodes: Sequence[DagNode], pair: Pair) -> st
         nodes: its concrete specs.
         pair: what solved it.
     """
+    nodes = [node for node in nodes if node.name not in _RUNTIMES]
     common, *others = architectures(nodes)
     built = [node for node in nodes if not node.external]
     lines = [
@@ -48,9 +55,11 @@ def render(environment: Environment, nodes: Sequence[DagNode], pair: Pair) -> st
 
 
 def _variants(node: DagNode) -> str:
-    """What is on, or has a value."""
-    words = node.variants.replace("+", " +").replace("~", " ~").split()
-    return " ".join(w for w in words if not w.startswith("~") and not w.endswith("=none"))
+    """What is on, or has a value; of an external what is not a default that Spack assumes."""
+    words = re.findall(r"\w+=\S+|[+][\w-]+", node.variants)
+    if node.external:
+        words = [word for word in words if re.split("[+=]", word.lstrip("+"))[0] in _SAID]
+    return " ".join(word for word in words if not word.endswith("=none"))
 
 
 def write(environment: Environment, text: str) -> None:

@@ -7,7 +7,7 @@ import json
 import pathlib
 from typing import Any, Dict, List
 
-from hvd import externals, local, mirror, paths, stamp
+from hvd import externals, local, mirror, paths, site_check, stamp
 from hvd import spack as spack_module
 from hvd.environment import HOROVOD, Environment
 from hvd.report.model import DagNode
@@ -69,6 +69,8 @@ class SpackEngine:
                 task.cached()
                 return
             self.spack.concretize(environment.directory, task.log, local=not environment.site)
+            if environment.site:
+                site_check.require(environment, self._lock()["concrete_specs"])
             stamp.put(done, stamp.of(digest, lock))
 
     def _forget_other_pairs(self) -> None:
@@ -171,8 +173,10 @@ class SpackEngine:
 
 
 def _place(external: Dict[str, Any]) -> str:
-    """Where an external is: its prefix, or the modules that know it; empty for none."""
-    return external.get("path") or " ".join(external.get("module") or [])
+    """Where an external is: its prefix and the modules that know it; empty for none."""
+    modules = " ".join(external.get("module") or [])
+    prefix = external.get("path") or ""
+    return f"{prefix}, modules {modules}" if prefix and modules else prefix or modules
 
 
 def _architecture(arch: Dict[str, Any]) -> str:
