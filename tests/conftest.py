@@ -107,8 +107,15 @@ class Checkout:
 
     def hvd(self, *arguments: object, **changes: str) -> subprocess.CompletedProcess:
         """Run ``./hvd`` in the copy; its output is captured."""
+        return self._run(self.command(*arguments), **changes)
+
+    def shell(self, program: str) -> subprocess.CompletedProcess:
+        """Run a line of shell in the copy; its output is captured."""
+        return self._run(["bash", "-c", program])
+
+    def _run(self, command: list, **changes: str) -> subprocess.CompletedProcess:
         return subprocess.run(
-            self.command(*arguments),
+            command,
             cwd=self.root,
             env=self.environment(**changes),
             stdout=subprocess.PIPE,

@@ -19,6 +19,7 @@ from hvd import (
     paths,
     pins,
     pipeline,
+    site_page,
     solve_all,
     testing,
 )
@@ -149,7 +150,9 @@ _command("smoke", "Set up, concretize, build, and run Horovod on two ranks.")
 
 @app.command(name="concretize")
 def concretize(
-    name: str = EnvironmentArgument,
+    names: List[str] = typer.Argument(
+        [DEFAULT], metavar="[ENV]...", help="Environments below environments/; see ./hvd list."
+    ),
     every: bool = typer.Option(
         False, "--all", help="Every environment, several at a time, with Spack."
     ),
@@ -172,17 +175,19 @@ def concretize(
         fresh=fresh,
         verbose=verbose,
     )
-    if not every:
-        pipeline.run(_environment(name, spec), options, last="concretize")
+    if not every and len(names) == 1:
+        pipeline.run(_environment(names[0], spec), options, last="concretize")
     elif spec or engine is EngineName.pip:
-        raise HvdError("--all goes with Spack, and without --spec", "leave the other out")
+        raise HvdError("--spec and pip are for one environment", "name one, or leave them out")
     else:
-        solve_all.run(environment.names(), options)
+        solve_all.run(environment.names() if every else names, options)
 
 
 @app.command(name="lock")
 def lock(
-    name: str = typer.Argument("", metavar="ENV", help="Environment of a site; all without."),
+    names: Optional[List[str]] = typer.Argument(
+        None, metavar="[ENV]...", help="Environments of sites; all where none is named."
+    ),
     check: bool = typer.Option(
         False, "--check", help="Write nothing; fail where the solution is another than before."
     ),
@@ -193,7 +198,7 @@ def lock(
     """Solve a site's environment with the default pair, and keep the solution as dag.md."""
     pair = pins.versions().pairs[0].name
     options = Options(sources=Sources(spack, packages, pair=pair), verbose=verbose)
-    solve_all.keep([name] if name else environment.of_sites(), options, check)
+    solve_all.keep(names or environment.of_sites(), options, check)
 
 
 @app.command(name="bench")
@@ -219,6 +224,15 @@ def bench_builds(
         console.note(f"{row['engine']:<12}{row['seconds']:8.1f} s{row['ratio']:8.2f}")
 
 
+@app.command(name="docs")
+def docs(
+    check: bool = typer.Option(False, "--check", help="Write nothing; fail where it is stale."),
+) -> None:
+    """Bring the sites' pages and the README's table up to what the environments say."""
+    for path in site_page.write(check):
+        console.note(paths.shorten(path))
+
+
 @app.command(name="list")
 def list_environments() -> None:
     """List the environments."""
@@ -231,6 +245,9 @@ app.command(name="launch")(cli_launch.launch)
 
 @app.command(name="externals")
 def write_externals(
+    name: str = typer.Argument(
+        "", metavar="ENV", help="A site's environment: write what it takes instead of the site's."
+    ),
     python: str = typer.Option(..., "--python", metavar="PYTHON", help="Interpreter to ask."),
     scope: Optional[pathlib.Path] = typer.Option(
         None, "--scope", metavar="FILE", help="File to write; standard output where not given."
@@ -247,13 +264,19 @@ def write_externals(
     PyTorch, TensorFlow, NumPy, cffi, mpi4py, the MPI in PATH or beside it, and Python itself,
     with their variants, GPU architectures and dependencies.
     """
+    if name and (scope or arch):
+        raise HvdError("ENV says which file and which architecture", "leave the others out")
     found = externals.ask(python)
-    section = externals.packages(found, externals.find_mpi(found), arch)
+    if name:
+        section = externals.for_site(found, environment.load(name))
+        scope = environment.load(name).externals
+    else:
+        section = externals.packages(found, externals.find_mpi(found), arch)
     if scope is None:
         sys.stdout.write(externals.dump(section))
     else:
         externals.write(section, scope, python)
-        console.note(f"{scope}: {', '.join(section)}")
+        console.note(f"{paths.shorten(scope)}: {', '.join(key.rstrip(':') for key in section)}")
 
 
 @app.command(

@@ -19,6 +19,7 @@ import yaml
 
 from hvd import mpi as mpi_module
 from hvd import probe
+from hvd.environment import Environment
 from hvd.errors import HvdError
 from hvd.files import write_atomically
 from hvd.mpi import Mpi
@@ -133,6 +134,22 @@ def packages(
             arch=arch,
         )
     return section
+
+
+def for_site(found: Mapping[str, Any], environment: Environment) -> Dict[str, Any]:
+    """As :func:`packages`, for a site's environment: in place of the site's, and with its MPI.
+
+    Raises:
+        HvdError: the environment is not one of a site.
+    """
+    if not environment.site:
+        raise HvdError(
+            f"{environment.name} takes what ./hvd finds on this machine",
+            "leave its name out, and give a file with --scope",
+        )
+    system = dict(re.findall(r"\b(os)=(\S+)", environment.specs[0]))["os"]
+    # Spack's way to say that lower files do not add to this: a colon more
+    return {f"{key}:": value for key, value in packages(found, None, f"os={system}").items()}
 
 
 def write(section: Mapping[str, Any], scope: pathlib.Path, origin: str) -> None:

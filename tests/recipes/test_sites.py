@@ -1,0 +1,102 @@
+"""Every site's environment is solved as the site has it, on a machine that is another."""
+
+import json
+
+import pytest
+import yaml
+
+from hvd import environment, paths, pins
+from tests.conftest import copy_checkout
+
+SITES = environment.of_sites()
+
+
+@pytest.fixture(scope="module")
+def solved(pair, find_spack, tmp_path_factory):
+    """All of them, solved in a copy of this checkout; with the default pair also compared."""
+    find_spack(pair)
+    checkout = copy_checkout(tmp_path_factory.mktemp(pair) / "hvd")
+    if pair == pins.versions().pairs[0].name:
+        done = checkout.hvd("lock", "--check")
+    else:
+        done = checkout.hvd("concretize", *SITES, f"--pair={pair}")
+    return checkout, done
+
+
+def test_each_has_the_solution_that_is_kept(solved):
+    """`./hvd` itself refuses a foreign architecture, external, build or variant."""
+    _, done = solved
+    assert done.returncode == 0, done.stdout
+    for name in SITES:
+        (line,) = [line for line in done.stdout.splitlines() if line.split()[:1] == [name]]
+        assert line.split()[3] == "ok", line
+
+
+def test_spack_says_no_warning_of_a_site(solved):
+    checkout, _ = solved
+    said = [
+        f"{log.name}: {line}"
+        for log in sorted((checkout.root / ".hvd" / "logs").rglob("*.log"))
+        for line in log.read_text().splitlines()
+        if "Warning" in line or "deprecated" in line
+    ]
+    assert not said
+
+
+def test_the_report_has_the_time_of_each(solved, pair):
+    checkout, _ = solved
+    report = checkout.root / ".hvd" / "reports" / f"all-{pair}" / "report.md"
+    text = report.read_text()
+    assert all(f"| {name} |" in text for name in SITES)
+
+
+def test_a_site_installs(solved, find_spack, pair):
+    """Without building anything; the user's words select the environment's own solution."""
+    checkout, _ = solved
+    setup = checkout.root / ".hvd" / "setup-env.sh"
+    program = (
+        f". {setup} && spack env activate perlmutter-hvd && spack install --fake py-horovod+nccl"
+        " && spack find --format '{name}@{version}{variants.nccl} {os} {target}' py-horovod"
+    )
+    done = checkout.shell(program)
+    assert done.returncode == 0, done.stdout
+    assert "py-horovod@0.27.0+nccl sles15 zen3" in done.stdout
+
+
+def plant(checkout, name: str, external: dict) -> None:
+    """Put an external of the site's system into the configuration below the environments."""
+    for scope in (checkout.root / ".hvd").glob("*/config"):
+        content = {"packages": {name: {"externals": [external]}}}
+        (scope / "packages.yaml").write_text(yaml.safe_dump(content))
+
+
+def test_what_the_machine_has_does_not_slip_in(pair, find_spack, tmp_path):
+    find_spack(pair)
+    checkout = copy_checkout(tmp_path / "hvd")
+    command = ("concretize", "perlmutter-hvd", "--engine=spack", f"--pair={pair}")
+    checkout.hvd("setup", "perlmutter-hvd", *command[2:])
+    compilers = {"c": "/usr/bin/gcc", "cxx": "/usr/bin/g++"}
+    host = {
+        "spec": "gcc@13.1.0 languages:='c,c++' os=sles15",
+        "prefix": "/usr",
+        "extra_attributes": {"compilers": compilers},
+    }
+    plant(checkout, "gcc", host)
+    done = checkout.hvd(*command)
+    assert done.returncode == 0, done.stdout
+    lock = json.loads((checkout.root / "environments/perlmutter-hvd/spack.lock").read_text())
+    (gcc,) = [n for n in lock["concrete_specs"].values() if n["name"] == "gcc"]
+    assert gcc["version"] == "11.2.0"
+
+    # without what keeps it out, it is taken, and that is found
+    site = checkout.root / "environments/sites/perlmutter/packages.yaml"
+    site.write_text(site.read_text().replace("  gcc::\n", "  gcc:\n"))
+    done = checkout.hvd(*command)
+    assert done.returncode == 11, done.stdout
+    assert "gcc@13.1.0 at /usr is not the site's" in done.stdout
+    assert "'packages:gcc:externals' of environments/sites/perlmutter/packages.yaml" in done.stdout
+
+
+def test_a_table_of_each_is_kept():
+    for name in SITES:
+        assert (paths.ENVIRONMENTS / name / "dag.md").is_file(), name
