@@ -134,7 +134,9 @@ class PipEngine:
 
     def activation(self, task: Task) -> Dict[str, str]:
         """The variables that make the built environment the active one."""
-        return {"PATH": self._path(), "VIRTUAL_ENV": str(self.venv), "PYTHONNOUSERSITE": "1"}
+        variables = self.mpi.variables if self.mpi else {}
+        path = {"PATH": self._path(), "VIRTUAL_ENV": str(self.venv), "PYTHONNOUSERSITE": "1"}
+        return {**path, **variables}
 
     def expectation(self) -> Expectation:
         """What was asked for."""
@@ -304,6 +306,7 @@ class PipEngine:
 
     def _build_environment(self, flags: Mapping[str, Optional[str]]) -> Dict[str, str]:
         environment = framework.clean_environment(self._path())
+        environment.update(self.mpi.variables if self.mpi else {})
         for name, value in flags.items():
             if value is None:
                 environment.pop(name, None)

@@ -8,7 +8,7 @@ import pathlib
 import re
 import shutil
 import subprocess
-from typing import List, Optional, Sequence
+from typing import Dict, List, Optional, Sequence
 
 from hvd.errors import HvdError
 
@@ -32,6 +32,12 @@ class Mpi:
     def bin(self) -> pathlib.Path:
         return self.prefix / "bin"
 
+    @property
+    def variables(self) -> Dict[str, str]:
+        """What it needs in the environment to build and to run."""
+        # its compiler wrappers know their place by this alone
+        return {"I_MPI_ROOT": str(self.prefix)} if self.package == "intel-mpi" else {}
+
 
 def search_path(first: Sequence[pathlib.Path] = ()) -> str:
     """``PATH`` with the directories ``first`` in front."""
@@ -53,8 +59,10 @@ def find(path: Optional[str] = None) -> Optional[Mpi]:
         launcher = shutil.which("mpirun", path=directory)
         if not wrapper or not launcher:
             continue
+        # Intel MPI's looks for its other half on PATH
+        environment = {**os.environ, "PATH": f"{directory}{os.pathsep}{search_path()}"}
         banner = subprocess.run(
-            [launcher, "--version"], capture_output=True, text=True, timeout=60
+            [launcher, "--version"], capture_output=True, text=True, timeout=60, env=environment
         ).stdout
         for package, pattern in _VERSIONS:
             match = pattern.search(banner)

@@ -169,7 +169,16 @@ def test_commands() -> None:
         "/bin/x -np 4",
         "/bin/x --mpi -np 4 -H localhost:4",
         "/bin/x --gloo -np 4 -H localhost:4",
+        "/bin/x -np 4",
     ]
+
+
+def test_oneccl_is_tried_where_it_was_built(target: Target) -> None:
+    expected = Expectation("", frozenset(), frozenset({"mpi"}), frozenset({"mpi", "ccl"}))
+    names = ["mpirun", "horovodrun --mpi", "mpirun, oneCCL"]
+    assert [launcher.name for launcher in launchers(expected)] == names
+    settings = environment(launchers(expected)[-1], target, timeout=120)
+    assert (settings["HOROVOD_CONTROLLER"], settings["HOROVOD_CPU_OPERATIONS"]) == ("mpi", "ccl")
 
 
 def test_surroundings_do_not_choose_the_controller(target: Target) -> None:

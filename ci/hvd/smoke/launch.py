@@ -38,12 +38,14 @@ class Launcher:
         program: the executable, looked up on the target's ``PATH``.
         options: its arguments; ``{ranks}`` stands for the number of ranks.
         controller: Horovod's controller under this launcher, ``mpi`` or ``gloo``.
+        operations: what carries Horovod's operations on CPUs; the controller where empty.
     """
 
     name: str
     program: str
     options: Tuple[str, ...]
     controller: str
+    operations: str = ""
 
     def command(self, executable: str, ranks: int) -> List[str]:
         """The command line up to the program that the ranks run."""
@@ -64,12 +66,18 @@ LAUNCHERS = (
         ("--gloo", "-np", "{ranks}", "-H", "localhost:{ranks}"),
         "gloo",
     ),
+    Launcher("mpirun, oneCCL", "mpirun", ("-np", "{ranks}"), "mpi", "ccl"),
 )
 
 
 def launchers(expectation: Expectation) -> List[Launcher]:
-    """The launchers whose controller the build has."""
-    found = [each for each in LAUNCHERS if each.controller in expectation.controllers]
+    """The launchers whose controller and operations the build has."""
+    found = [
+        each
+        for each in LAUNCHERS
+        if each.controller in expectation.controllers
+        and each.operations in ("", *expectation.operations)
+    ]
     if not expectation.has_check_build:
         # nor had the horovodrun of those days a choice of controllers
         return [each for each in found if each.program != "horovodrun"]
@@ -171,7 +179,7 @@ def environment(launcher: Launcher, target: Target, timeout: float) -> Dict[str,
     """
     settings = {
         "HOROVOD_CONTROLLER": launcher.controller,
-        "HOROVOD_CPU_OPERATIONS": launcher.controller,
+        "HOROVOD_CPU_OPERATIONS": launcher.operations or launcher.controller,
         "HOROVOD_STALL_CHECK_TIME_SECONDS": str(max(1, int(timeout / 4))),
         "OMP_NUM_THREADS": "1",
         "PYTHONUNBUFFERED": "1",

@@ -1,0 +1,72 @@
+"""The MPI that is installed, by what its mpirun says of itself."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from hvd import mpi
+from hvd.errors import HvdError
+
+BANNERS = {
+    "openmpi": ("4.1.8", "mpirun (Open MPI) 4.1.8\n\nReport bugs to ..."),
+    "mpich": ("4.2.1", "HYDRA build details:\n    Version:                 4.2.1\n"),
+    "intel-mpi": (
+        "2021.18.1",
+        "Intel(R) MPI Library for Linux* OS, Version 2021.18.1 Build 20260226 (id: 6f2c1d)\n",
+    ),
+}
+
+
+def install(prefix: pathlib.Path, banner: str, programs=("mpirun", "mpicxx")) -> str:
+    """An MPI that says ``banner``; its directory of programs."""
+    directory = prefix / "bin"
+    directory.mkdir(parents=True)
+    (prefix / "banner").write_text(banner)
+    for program in programs:
+        script = directory / program
+        script.write_text(f'#!/bin/sh\ncat "{prefix / "banner"}"\n')
+        script.chmod(0o755)
+    return str(directory)
+
+
+@pytest.mark.parametrize("package", BANNERS)
+def test_each_kind(package, tmp_path) -> None:
+    version, banner = BANNERS[package]
+    found = mpi.find(install(tmp_path, banner))
+    assert found == mpi.Mpi(package, version, tmp_path)
+    assert found.bin == tmp_path / "bin"
+
+
+def test_intel_mpi_finds_its_other_half_and_knows_its_place(tmp_path) -> None:
+    """Its mpirun calls mpiexec.hydra from PATH, and its wrappers know I_MPI_ROOT alone."""
+    _, banner = BANNERS["intel-mpi"]
+    directory = install(tmp_path, banner, ("mpiexec.hydra", "mpicxx"))
+    mpirun = pathlib.Path(directory, "mpirun")
+    mpirun.write_text("#!/bin/sh\nexec mpiexec.hydra\n")
+    mpirun.chmod(0o755)
+    found = mpi.find(directory)
+    assert found and found.variables == {"I_MPI_ROOT": str(tmp_path)}
+
+
+def test_others_need_no_variables(tmp_path) -> None:
+    found = mpi.find(install(tmp_path, BANNERS["openmpi"][1]))
+    assert found and found.variables == {}
+
+
+def test_one_that_can_run_programs_but_build_none_is_passed_over(tmp_path) -> None:
+    without = install(tmp_path / "runtime", BANNERS["openmpi"][1], ("mpirun",))
+    whole = install(tmp_path / "whole", BANNERS["mpich"][1])
+    found = mpi.find(f"{without}:{whole}")
+    assert found and found.package == "mpich"
+    assert mpi.find(without) is None
+
+
+def test_an_unknown_one_is_named_unless_a_known_one_follows(tmp_path) -> None:
+    unknown = install(tmp_path / "unknown", "MVAPICH Version 4.0")
+    with pytest.raises(HvdError, match="is an MPI that is not known here") as caught:
+        mpi.find(unknown)
+    assert "Intel MPI" in caught.value.remedy
+    known = install(tmp_path / "known", BANNERS["openmpi"][1])
+    assert mpi.find(f"{unknown}:{known}").package == "openmpi"
