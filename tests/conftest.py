@@ -107,13 +107,14 @@ class Checkout:
 
     def hvd(self, *arguments: object, **changes: str) -> subprocess.CompletedProcess:
         """Run ``./hvd`` in the copy; its output is captured."""
-        return self._run(self.command(*arguments), **changes)
+        return self.run(self.command(*arguments), **changes)
 
     def shell(self, program: str) -> subprocess.CompletedProcess:
         """Run a line of shell in the copy; its output is captured."""
-        return self._run(["bash", "-c", program])
+        return self.run(["bash", "-c", program])
 
-    def _run(self, command: list, **changes: str) -> subprocess.CompletedProcess:
+    def run(self, command: list, **changes: str) -> subprocess.CompletedProcess:
+        """Run ``command`` in the copy; its output is captured."""
         return subprocess.run(
             command,
             cwd=self.root,

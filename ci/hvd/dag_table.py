@@ -42,7 +42,9 @@ def render(environment: Environment, nodes: Sequence[DagNode], pair: Pair) -> st
         "",
         f"Made by `./hvd lock {environment.name}` with Spack {pair.spack.version} and its packages"
         f" {pair.packages.version}: {len(built)} packages to build, {len(nodes) - len(built)} of"
-        f" the site, all for {common}{' but ' if others else ''}{', '.join(others)}.",
+        f" the site, all for {common}{' but ' if others else ''}{', '.join(others)}."
+        " On the site itself, where Spack can ask the compiler, it adds gcc-runtime and the"
+        " compiler wrapper, and may take newer build tools.",
         "",
         *(f"    {spec}" for spec in environment.specs),
         "",

@@ -27,9 +27,10 @@ EXIT_STATUS = {
 class StageFailed(Exception):
     """A stage ended with an error that was shown already."""
 
-    def __init__(self, stage: str) -> None:
+    def __init__(self, stage: str, error: HvdError) -> None:
         super().__init__(stage)
         self.status = EXIT_STATUS[stage]
+        self.error = error
 
 
 @dataclasses.dataclass
@@ -89,7 +90,7 @@ class Run:
         except HvdError as error:
             stage.status = "failed"
             console.error(error, getattr(error, "tail", ""))
-            raise StageFailed(name) from error
+            raise StageFailed(name, error) from error
         except BaseException:
             stage.status = "failed"
             raise

@@ -20,6 +20,9 @@ from hvd.specs import Spec
 #: Version, prefix and modules of an external.
 External = Tuple[str, str, Tuple[str, ...]]
 
+#: What Spack takes from the machine by itself where it can ask a compiler.
+_LIBC = ("glibc", "musl")
+
 _VERSION = re.compile(r"[\w.-]+@=?([\w.-]+)")
 _ARCHITECTURE = re.compile(r"\b(os|target)=(\S+)")
 
@@ -85,7 +88,9 @@ def problems(environment: Environment, specs: Mapping[str, Dict[str, Any]]) -> L
         if "external" not in node:
             if node["name"] in provided:
                 found.append(f"{name} is to be built, though the site has it: {here}")
-        elif not any(_is(node, each) for each in provided.get(node["name"], [])):
+        elif node["name"] not in _LIBC and not any(
+            _is(node, each) for each in provided.get(node["name"], [])
+        ):
             prefix = node["external"].get("path") or "no prefix"
             found.append(f"{name} at {prefix} is not the site's: {here}")
     return found + _variants(environment.root, specs)

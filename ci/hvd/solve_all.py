@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import multiprocessing
-from typing import List
+from typing import List, Optional, Tuple
 
 from hvd import console, dag_table, environment, lock, machine, paths
 from hvd.engine_spack import SpackEngine
@@ -45,10 +45,9 @@ def run(names: List[str], options: Options) -> List[SpackEngine]:
                 failed = [step.name for step in stage.steps if step.status == "failed"]
                 if failed:
                     raise HvdError(
-                        f"{len(failed)} of {len(stage.steps)} environments have no solution: "
-                        + ", ".join(failed),
-                        "the last lines of each log say why: "
-                        + paths.shorten(current.logs.parent),
+                        f"{len(failed)} of {len(stage.steps)} environments have no right "
+                        f"solution: {', '.join(failed)}",
+                        "what is wrong with each stands above",
                     )
         finally:
             _report(current, engines[0].spack)
@@ -104,26 +103,28 @@ def _solve(engines: List[SpackEngine]) -> List[Step]:
     with concurrent.futures.ProcessPoolExecutor(machine.cores(), context) as pool:
         futures = [pool.submit(solve, engine) for engine in engines]
         for future in concurrent.futures.as_completed(futures):
-            step = future.result()
+            step, error = future.result()
             console.verdict(step.name, step.seconds, step.status, step.detail)
+            if error:
+                console.error(error, getattr(error, "tail", ""))
             steps.append(step)
     return sorted(steps, key=lambda step: step.name)
 
 
-def solve(engine: SpackEngine) -> Step:
-    """Solve one environment, in silence."""
+def solve(engine: SpackEngine) -> Tuple[Step, Optional[HvdError]]:
+    """Solve one environment, in silence; what went wrong, if anything did."""
     console.out.quiet = console.err.quiet = True
     name = engine.environment.name
     current = Run(name, engine.name)
+    error = None
     try:
         with current.stage("concretize"):
             engine.concretize(current)
-    except StageFailed:
-        # what went wrong stands in the step
-        pass
+    except StageFailed as failure:
+        error = failure.error
     step = current.stages[-1].steps[-1]
     step.name = name
-    return step
+    return step, error
 
 
 def _report(current: Run, spack: Spack) -> None:

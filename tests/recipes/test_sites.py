@@ -1,6 +1,7 @@
 """Every site's environment is solved as the site has it, on a machine that is another."""
 
 import json
+import subprocess
 
 import pytest
 import yaml
@@ -75,10 +76,10 @@ def test_what_the_machine_has_does_not_slip_in(pair, find_spack, tmp_path):
     checkout = copy_checkout(tmp_path / "hvd")
     command = ("concretize", "perlmutter-hvd", "--engine=spack", f"--pair={pair}")
     checkout.hvd("setup", "perlmutter-hvd", *command[2:])
-    compilers = {"c": "/usr/bin/gcc", "cxx": "/usr/bin/g++"}
+    compilers = {"c": "/opt/other/bin/gcc", "cxx": "/opt/other/bin/g++"}
     host = {
         "spec": "gcc@13.1.0 languages:='c,c++' os=sles15",
-        "prefix": "/usr",
+        "prefix": "/opt/other",
         "extra_attributes": {"compilers": compilers},
     }
     plant(checkout, "gcc", host)
@@ -93,10 +94,51 @@ def test_what_the_machine_has_does_not_slip_in(pair, find_spack, tmp_path):
     site.write_text(site.read_text().replace("  gcc::\n", "  gcc:\n"))
     done = checkout.hvd(*command)
     assert done.returncode == 11, done.stdout
-    assert "gcc@13.1.0 at /usr is not the site's" in done.stdout
+    assert "gcc@13.1.0 at /opt/other is not the site's" in done.stdout
     assert "'packages:gcc:externals' of environments/sites/perlmutter/packages.yaml" in done.stdout
 
 
 def test_a_table_of_each_is_kept():
     for name in SITES:
         assert (paths.ENVIRONMENTS / name / "dag.md").is_file(), name
+
+
+OS_RELEASE = """
+NAME="SLES"
+VERSION="15-SP4"
+VERSION_ID="15.4"
+ID="sles"
+"""
+
+
+def test_on_the_site_the_same_externals_are_taken(pair, find_spack, tmp_path):
+    """There the compiler runs, and Spack asks it for its libc; here another one stands in.
+
+    What is built may come out newer: Spack 1.2 allows two of a build tool only for compilers
+    that run.
+    """
+    find_spack(pair)
+    release = tmp_path / "os-release"
+    release.write_text(OS_RELEASE)
+    mounted = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/os-release && "$@"']
+    mounted.append(str(release))
+    if subprocess.run([*mounted, "true"], capture_output=True).returncode:
+        pytest.skip("to stand in for the site's system takes the right to mount")
+    checkout = copy_checkout(tmp_path / "hvd")
+    for program in ("gcc", "g++", "gfortran"):
+        script = tmp_path / program
+        script.write_text(f'#!/bin/sh\nexec /usr/bin/{program} "$@"\n')
+        script.chmod(0o755)
+    site = checkout.root / "environments/sites/perlmutter/packages.yaml"
+    site.write_text(site.read_text().replace("/opt/cray/pe/gcc/11.2.0/bin", str(tmp_path)))
+    command = checkout.command("concretize", "perlmutter-hvd", f"--pair={pair}")
+    done = checkout.run([*mounted, *command])
+    assert done.returncode == 0, done.stdout
+    lock = json.loads((checkout.root / "environments/perlmutter-hvd/spack.lock").read_text())
+    nodes = lock["concrete_specs"].values()
+    assert {"compiler-wrapper", "gcc-runtime"} <= {node["name"] for node in nodes}
+    taken = {node["name"] for node in nodes if "external" in node}
+    kept = (paths.ENVIRONMENTS / "perlmutter-hvd" / "dag.md").read_text()
+    rows = [line.split(" | ") for line in kept.splitlines() if line.startswith("| ")]
+    of_site = {row[0].strip("| ") for row in rows[2:] if "built" not in row[-1]}
+    assert taken - {"glibc"} == of_site
