@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from hvd import paths, pins, recipe, source
 from hvd import spack as spack_module
@@ -18,6 +21,27 @@ from hvd.spack import Sources, Spack
 
 #: Directory below tests/ to the tier that --require names.
 TIERS = {"recipes": "spack", "build": "build", "compile": "compile"}
+
+
+#: The group of the tests that share what was really built.
+BUILT = "built"
+
+
+@functools.cache
+def group(file: str) -> str:
+    """What one process runs: the files with tests of the builds, or else one file."""
+    return BUILT if re.search(r"\bbuilt_\w+", (paths.ROOT / file).read_text()) else file
+
+
+class ByGroup(LoadScopeScheduling):
+    """Hand out tests to several processes by group; what is made for one is made once."""
+
+    def _split_scope(self, nodeid):
+        return group(nodeid.partition("::")[0])
+
+
+def pytest_xdist_make_scheduler(config, log):
+    return ByGroup(config, log)
 
 
 def pytest_addoption(parser):
@@ -31,6 +55,8 @@ def pytest_addoption(parser):
 
 def pytest_collection_modifyitems(config, items):
     """A required tier that is not even collected is missing."""
+    # what takes longest begins first
+    items.sort(key=lambda item: group(str(item.path.relative_to(paths.ROOT))) != BUILT)
     root = pathlib.Path(__file__).parent
     present = {TIERS.get(item.path.relative_to(root).parts[0]) for item in items}
     missing = set(filter(None, config.getoption("--require").split(","))) - present

@@ -7,11 +7,15 @@ import subprocess
 import sys
 from typing import List
 
-from hvd import paths
+from hvd import machine, paths
 from hvd.errors import HvdError
 
 #: Tiers that need something of the machine.
 TIERS = ("spack", "build", "compile")
+#: Arguments of pytest that want one process.
+_ALONE = {"--pdb", "-s", "--collect-only", "--co", "-n"}
+#: Processes at most: there are few groups that take long.
+_MOST = 4
 
 
 def run(require: str, arguments: List[str]) -> int:
@@ -31,6 +35,11 @@ def run(require: str, arguments: List[str]) -> int:
     unknown = sorted(set(wanted) - set(TIERS))
     if unknown:
         raise HvdError(f"--require: no tier is called '{unknown[0]}'", f"use {', '.join(TIERS)}")
-    command = [sys.executable, "-m", "pytest", f"--require={','.join(wanted)}", *arguments]
+    command = [sys.executable, "-m", "pytest", f"--require={','.join(wanted)}"]
+    if not _ALONE & set(arguments):
+        # by groups, see tests/conftest.py: what shares a build is run by one process
+        command += ["-n", str(min(machine.cores(), _MOST)), "--dist=loadscope"]
+        command += ["--no-loadscope-reorder"]
+    command += arguments
     environment = {**os.environ, "PYTHONPATH": str(paths.ROOT / "ci")}
     return subprocess.run(command, cwd=paths.ROOT, env=environment).returncode
