@@ -8,7 +8,6 @@ import pathlib
 import re
 import shutil
 import subprocess
-from typing import Optional
 
 from hvd import stamp
 from hvd.errors import HvdError
@@ -76,20 +75,35 @@ def nccl(site_packages: pathlib.Path, scratch: pathlib.Path) -> Library:
     return Library(scratch, version)
 
 
-def ccl(prefix: pathlib.Path) -> Library:
-    """oneCCL: that of ``$CCL_ROOT``, or of ``prefix``, where pip puts the wheels' files.
+def ccl(prefix: pathlib.Path, scratch: pathlib.Path) -> Library:
+    """oneCCL for CPUs: that of ``$CCL_ROOT``, or of ``prefix``, where pip puts the wheels' files.
+
+    Args:
+        prefix: of the interpreter with the framework.
+        scratch: made anew, for a prefix of the usual layout: the wheels have a build for CPUs in
+            ``include/cpu`` and ``lib/cpu``.
 
     Raises:
         HvdError: there is none.
     """
-    root: Optional[str] = os.environ.get("CCL_ROOT")
-    found = pathlib.Path(root) if root else prefix
-    if not (found / "include" / "oneapi" / "ccl.hpp").is_file():
+    root = os.environ.get("CCL_ROOT")
+    if root:
+        if not (pathlib.Path(root) / "include" / "oneapi" / "ccl.hpp").is_file():
+            raise HvdError(
+                f"CCL_ROOT: {root} has no oneCCL (include/oneapi/ccl.hpp)",
+                "set it to the installation, with the build for CPUs",
+            )
+        return Library(pathlib.Path(root))
+    if not (prefix / "lib" / "cpu" / "libccl.so").is_file():
         raise HvdError(
-            f"{found} has no oneCCL (include/oneapi/ccl.hpp)",
-            "set CCL_ROOT, or: pip install oneccl-devel",
+            f"{prefix} has no oneCCL for CPUs (lib/cpu/libccl.so)",
+            "set CCL_ROOT, or: pip install oneccl-devel==2021.10.0; newer wheels are for GPUs",
         )
-    return Library(found)
+    stamp.clear(scratch)
+    scratch.mkdir(parents=True)
+    for directory in ("include", "lib"):
+        (scratch / directory).symlink_to(prefix / directory / "cpu")
+    return Library(scratch)
 
 
 def _output(*command: str) -> str:

@@ -288,7 +288,8 @@ class PipEngine:
             site_packages = pathlib.Path(self.found["python"]["platlib"])
             found["nccl"] = accelerators.nccl(site_packages, paths.STATE / "nccl")
         if "ccl" in chosen:
-            found["ccl"] = accelerators.ccl(pathlib.Path(self.found["python"]["prefix"]))
+            prefix = pathlib.Path(self.found["python"]["prefix"])
+            found["ccl"] = accelerators.ccl(prefix, paths.STATE / "ccl")
         return found
 
     def _make_venv(self, log: pathlib.Path) -> None:

@@ -63,9 +63,27 @@ def test_no_nccl_names_the_way_out(tmp_path):
         accelerators.nccl(tmp_path, tmp_path / "nccl")
 
 
-def test_oneccl_of_wheels_and_its_absence(tmp_path):
-    with pytest.raises(HvdError, match="has no oneCCL"):
-        accelerators.ccl(tmp_path)
+def test_the_wheels_oneccl_for_cpus_gets_the_usual_layout(tmp_path):
+    scratch = tmp_path / "ccl"
+    with pytest.raises(HvdError, match="has no oneCCL for CPUs") as caught:
+        accelerators.ccl(tmp_path, scratch)
+    assert "oneccl-devel==" in caught.value.remedy
+    header = tmp_path / "include" / "cpu" / "oneapi" / "ccl.hpp"
+    library = tmp_path / "lib" / "cpu" / "libccl.so"
+    for file in (header, library):
+        file.parent.mkdir(parents=True)
+        file.write_text("")
+    # twice: what an earlier run left is no obstacle
+    for _ in range(2):
+        assert accelerators.ccl(tmp_path, scratch) == accelerators.Library(scratch)
+    assert (scratch / "include" / "oneapi" / "ccl.hpp").resolve() == header
+    assert (scratch / "lib" / "libccl.so").resolve() == library
+
+
+def test_an_installed_oneccl_is_taken_as_it_is(tmp_path, monkeypatch):
+    monkeypatch.setenv("CCL_ROOT", str(tmp_path))
+    with pytest.raises(HvdError, match="CCL_ROOT: .* has no oneCCL"):
+        accelerators.ccl(tmp_path, tmp_path / "ccl")
     (tmp_path / "include" / "oneapi").mkdir(parents=True)
     (tmp_path / "include" / "oneapi" / "ccl.hpp").write_text("")
-    assert accelerators.ccl(tmp_path).prefix == tmp_path
+    assert accelerators.ccl(tmp_path, tmp_path / "ccl").prefix == tmp_path
