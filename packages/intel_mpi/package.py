@@ -22,8 +22,6 @@ class IntelMpi(BundlePackage):
     # https://www.mpi-forum.org/implementation-status/
     provides("mpi@:3.1")
 
-    requires("platform=linux")
-
     def install(self, spec: Spec, prefix: Prefix) -> None:
         raise InstallError(
             "Intel MPI of this layout cannot be installed by Spack. Use intel-oneapi-mpi, or name "

@@ -1,13 +1,18 @@
 """The package repository loads in each of the ways people use, with every chosen pair."""
 
+import json
 import os
+import pathlib
 import subprocess
 
 import pytest
 import yaml
 
-from hvd import process
+from hvd import paths, process
 from hvd.spack import _FOREIGN
+
+#: Every package of this repository, as Spack spells them.
+OURS = sorted(path.parent.name.replace("_", "-") for path in paths.PACKAGES.glob("*/package.py"))
 
 
 @pytest.fixture
@@ -83,9 +88,24 @@ def test_old_versions_meet_our_refusal_and_not_spacks(spack, tmp_path):
 
 
 def test_audit_is_clean(spack, tmp_path):
-    done = spack.run("audit", "packages", "py-horovod", log=tmp_path / "log", timeout=300)
+    done = spack.run("audit", "packages", *OURS, log=tmp_path / "log", timeout=300)
     assert "PKG-" in done.output
     assert "issue" not in done.output
+
+
+def test_recipes_without_a_source(spack, tmp_path):
+    """IBM DDL is for POWER; an attempt to install names the way out; Intel MPI is an MPI."""
+    program = pathlib.Path(__file__).with_name("describe_externals.py")
+    done = spack.run("python", program, log=tmp_path / "log", timeout=300)
+    said = json.loads(done.output.splitlines()[-1])
+    for target in ("x86_64", "zen3", "aarch64"):
+        (message,) = said["ddl"][target]
+        assert "use target=power8le or target=power9le" in message
+    assert said["ddl"]["power8le"] == said["ddl"]["power9le"] == []
+    for name, version in (("ibm-ddl", "1.5.0"), ("intel-mpi", "2018.2.199")):
+        assert "packages.yaml" in said["install"][name]
+        assert f"- spec: {name}@{version}" in said["install"][name]
+    assert "intel-mpi" in said["mpi"]
 
 
 def test_build_flags_are_part_of_the_hash(spack, tmp_path):

@@ -131,7 +131,7 @@ def grouped_allreduce(session: Session) -> None:
 
     session.recorder.check(
         name,
-        lambda: session.hvd.grouped_allreduce(tensors, name=name, **session.reduction("sum")),
+        lambda: session.hvd.grouped_allreduce(tensors, **session.reduction("sum")),
         verify,
         "float32",
         sum(each[0].size for each in arrays),
