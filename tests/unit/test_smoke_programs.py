@@ -98,7 +98,8 @@ def horovod_of(version: str, **changes) -> types.ModuleType:
             join=lambda: None,
         )
     if numbers >= (0, 21):
-        functions["grouped_allreduce"] = lambda tensors, name, op: tensors
+        # horovod.tensorflow takes no name in 0.21
+        functions["grouped_allreduce"] = lambda tensors, op: tensors
     if numbers >= (0, 23):
         every = types.SimpleNamespace(size=lambda: 1, rank=lambda: 0)
         functions.update(
@@ -199,6 +200,17 @@ def test_tensorflow_has_no_barrier(checked) -> None:
     assert recorder.wrong == {}
     assert "barrier" not in recorder.operations
     assert recorder.left_out["barrier"] == "horovod.numpy 0.28.1 has no barrier"
+
+
+def test_what_oneccl_cannot_do_is_left_out_and_said(checked, monkeypatch) -> None:
+    monkeypatch.setenv("HOROVOD_CPU_OPERATIONS", "ccl")
+    recorder = checked("0.28.1")
+    assert recorder.wrong == {}
+    assert not [key for key in recorder.checked if key[1] == "float16"]
+    assert "not supported in CCL" in recorder.left_out["every operation"]
+    for operation in ("process sets", "reducescatter"):
+        assert "oneCCL" in recorder.left_out[operation]
+        assert not [name for name in recorder.operations if operation.rstrip("s") in name]
 
 
 @pytest.mark.parametrize(

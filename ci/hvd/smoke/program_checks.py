@@ -13,29 +13,37 @@ import program_reference as reference
 import program_training
 from program_session import Session
 
-DTYPES = ("float16", "float32", "float64", "int32", "int64")
 SIZES = (1, 3, 1000, 2**16 + 1)
 QUICK_SIZES = (1, 1000)
 #: Elements of the large float32 sums: one past a power of two, and 64 MiB.
 LARGE_SIZES = (2**20 + 1, 2**24)
+#: What Horovod's operations over oneCCL do not have, in its own words.
+WITHOUT_ONECCL = (
+    ("every operation", "float16", "Type float16 is not supported in CCL"),
+    ("process sets", "every type", "Process sets are not supported yet with oneCCL operations"),
+    ("reducescatter", "every type", "Reducescatter is not supported yet with oneCCL operations"),
+)
 
 
 def run(session: Session) -> None:
     """Run every check but `every_reducescatter`, in an order that is the same on all ranks."""
     for operation, dtype, reason in session.framework.LEFT_OUT:
         session.leave_out(operation, dtype, reason)
+    if session.over_oneccl:
+        for operation, dtype, reason in WITHOUT_ONECCL:
+            session.leave_out(operation, dtype, reason)
     every_allreduce(session)
     fused_allreduce(session)
     if not session.lacks("grouped_allreduce", "grouped allreduce"):
         grouped_allreduce(session)
     without_alltoall = session.lacks("alltoall", "alltoall")
-    for dtype in DTYPES:
+    for dtype in session.dtypes:
         ragged_allgather(session, dtype)
         for root in range(session.size):
             broadcast(session, root, dtype)
         if not without_alltoall:
             uneven_alltoall(session, dtype)
-    if not session.lacks("add_process_set", "process sets"):
+    if not session.over_oneccl and not session.lacks("add_process_set", "process sets"):
         process_sets(session)
     objects(session)
     if not session.lacks("barrier", "barrier"):
@@ -47,17 +55,17 @@ def run(session: Session) -> None:
 
 def every_allreduce(session: Session) -> None:
     """Every reduction of every element type at several sizes; large sums in float32."""
-    exact = [dtype for dtype in DTYPES if np.dtype(dtype).kind == "i"]
+    exact = [dtype for dtype in session.dtypes if np.dtype(dtype).kind == "i"]
     omitted = set()
     for operation in reference.REDUCTIONS:
         if operation not in ("sum", "average"):
             if session.lacks(operation.capitalize(), f"allreduce {operation}"):
-                omitted.update((operation, dtype) for dtype in DTYPES)
+                omitted.update((operation, dtype) for dtype in session.dtypes)
     if session.version < (0, 20):
         reason = "before Horovod 0.20 the framework divides, each in its own way"
         session.leave_out("allreduce average", ", ".join(exact), reason)
         omitted.update(("average", dtype) for dtype in exact)
-    for dtype in DTYPES:
+    for dtype in session.dtypes:
         for operation in reference.REDUCTIONS:
             for elements in QUICK_SIZES if session.quick else SIZES:
                 if (operation, dtype) not in omitted:
@@ -197,9 +205,9 @@ def every_reducescatter(session: Session) -> None:
     With Gloo in Horovod 0.28.1, an allreduce of 256 KiB or more takes ten times as long, or
     worse, once the process has done a reducescatter: these come after the bandwidth.
     """
-    if session.lacks("reducescatter", "reducescatter"):
+    if session.over_oneccl or session.lacks("reducescatter", "reducescatter"):
         return
-    for dtype in DTYPES:
+    for dtype in session.dtypes:
         for operation in ("sum", "average"):
             uneven_reducescatter(session, operation, dtype)
 

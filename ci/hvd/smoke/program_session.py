@@ -1,6 +1,7 @@
 """One rank in a run: its framework, its Horovod, and what that Horovod can do."""
 
 import inspect
+import os
 from types import ModuleType
 from typing import Any, Dict, NamedTuple, Tuple
 
@@ -8,6 +9,9 @@ import horovod
 import numpy as np
 import program_reference as reference
 from program_record import Recorder
+
+#: The element types that are checked where nothing is against it.
+DTYPES = ("float16", "float32", "float64", "int32", "int64")
 
 
 class Session(NamedTuple):
@@ -41,6 +45,17 @@ class Session(NamedTuple):
     def version(self) -> Tuple[int, ...]:
         """Horovod's, such as (0, 28, 1)."""
         return tuple(int(part) for part in horovod.__version__.split(".")[:3])
+
+    @property
+    def over_oneccl(self) -> bool:
+        """Whether oneCCL carries the operations."""
+        return os.environ.get("HOROVOD_CPU_OPERATIONS", "").lower() == "ccl"
+
+    @property
+    def dtypes(self) -> Tuple[str, ...]:
+        """The element types that are checked."""
+        # GetCCLDataType in horovod/common/ops/ccl_operations.cc has no float16
+        return DTYPES[1:] if self.over_oneccl else DTYPES
 
     def tensor(self, array: np.ndarray) -> Any:
         """A tensor of the framework with a copy of ``array``."""
