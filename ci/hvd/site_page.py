@@ -161,7 +161,7 @@ def _commands(machine: Site, name: str) -> List[str]:
     lines += ["```console"]
     lines += [f"$ module load {' '.join(load)}" for load in use.build]
     lines += [f"$ ./hvd build {name}"]
-    if machine.interactive:
+    if machine.interactive and machine.interactive.gpus:
         lines += [f"$ {batch.allocation(request)}"]
         lines += [f"$ . {shlex.quote('.hvd/setup-env.sh')}; spack env activate {name}"]
         lines += [f"$ ./hvd launch {name} {shape} --run -- {program}"]
