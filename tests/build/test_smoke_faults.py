@@ -13,7 +13,7 @@ import time
 import psutil
 import pytest
 
-from hvd.smoke.launch import LAUNCHERS, Launcher, Target, find_program
+from hvd.smoke.launch import LAUNCHERS, Launcher, Target, find_program, launchers
 from hvd.smoke.run import Check, run_launcher, run_smoke
 
 #: Seconds after which a launch is taken to hang; ranks must reach the fault in them.
@@ -132,8 +132,7 @@ def _run(launcher: Launcher, target: Target, out: pathlib.Path, timeout: float) 
 
 def test_sound_build_passes(built_horovod, tmp_path: pathlib.Path) -> None:
     checks = run_smoke(built_horovod.target, built_horovod.expectation, tmp_path)
-    controllers = built_horovod.expectation.controllers
-    wanted = [each.name for each in LAUNCHERS if each.controller in controllers]
+    wanted = [each.name for each in launchers(built_horovod.expectation)]
     assert {check.name: check.failures for check in checks} == dict.fromkeys(
         ["check-build", *wanted], []
     )
