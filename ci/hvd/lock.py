@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import os
 import pathlib
+import time
 from typing import Iterator, List
 
 import psutil
@@ -61,13 +62,24 @@ def end_orphans(path: pathlib.Path) -> None:
     for process in orphans:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
-    _, alive = psutil.wait_procs(orphans, timeout=PATIENCE)
+    deadline = time.monotonic() + PATIENCE
+    while alive := [process for process in orphans if _runs(process)]:
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.05)
     if alive:
         numbers = " ".join(str(process.pid) for process in alive)
         raise HvdError(
             f"processes of an earlier ./hvd do not end: {numbers}",
             f"look at them: ps -fp {numbers.replace(' ', ',')}",
         )
+
+
+def _runs(process: psutil.Process) -> bool:
+    """Whether it is more than an entry that its parent has not read yet."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def _marked(path: pathlib.Path) -> List[psutil.Process]:

@@ -67,3 +67,11 @@ def test_it_is_free_again_afterwards(tmp_path):
         with lock.exclusive(tmp_path / "lock"):
             assert os.environ[lock.MARK] == str(tmp_path / "lock")
     assert lock.MARK not in os.environ
+
+
+def test_an_orphan_that_nobody_has_read_the_end_of_is_ended(tmp_path):
+    """Its parent may be one that does not, such as a test that adopts orphans."""
+    path = tmp_path / "lock"
+    child = subprocess.Popen(["sleep", "100"], env={**os.environ, lock.MARK: str(path)})
+    lock.end_orphans(path)
+    assert child.wait() == -signal.SIGKILL
