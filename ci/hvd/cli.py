@@ -158,6 +158,7 @@ def concretize(
     ),
     spec: str = SpecOption,
     engine: EngineName = EngineOption,
+    jobs: int = JobsOption,
     python: str = PythonOption,
     fresh: bool = FreshOption,
     spack: str = SpackOption,
@@ -171,7 +172,7 @@ def concretize(
         engine=engine.value,
         sources=Sources(spack, packages, compiler_wrapper, pair),
         python=python,
-        jobs=machine.cores(),
+        jobs=jobs or machine.cores(),
         fresh=fresh,
         verbose=verbose,
     )
