@@ -23,8 +23,8 @@ from tests.conftest import Checkout, chosen_pairs, copy_checkout, unmet
 
 #: Seconds after the beginning of a stage at which ``./hvd run`` is killed in it.
 KILLS = {
-    "pip": {"setup": 6.0, "concretize": 0.0, "build": 20.0, "smoke": 10.0},
-    "spack": {"setup": 1.0, "concretize": 6.0, "build": 30.0, "smoke": 5.0},
+    "pip": {"setup": 6.0, "concretize": 0.0, "build": 10.0, "smoke": 6.0},
+    "spack": {"setup": 1.0, "concretize": 6.0, "build": 15.0, "smoke": 3.0},
 }
 #: What `local-hvd` asks for.
 EXPECTED = Expectation(

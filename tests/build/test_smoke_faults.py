@@ -1,4 +1,4 @@
-"""The smoke tests pass on a sound Horovod and name rank, operation and log on a broken one.
+"""The smoke tests name rank, operation and log on a broken Horovod; a sound one is in test_run.py.
 
 Faults are planted from outside: a ``sitecustomize`` module on ``PYTHONPATH`` replaces
 functions of ``horovod.torch`` right after its import.
@@ -6,18 +6,18 @@ functions of ``horovod.torch`` right after its import.
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
+import re
 import time
 
 import psutil
 import pytest
 
-from hvd.smoke.launch import LAUNCHERS, Launcher, Target, find_program, launchers
-from hvd.smoke.run import Check, run_launcher, run_smoke
+from hvd.smoke.launch import LAUNCHERS, Launcher, Target, find_program
+from hvd.smoke.run import Check, run_launcher
 
-#: Seconds after which a launch is taken to hang; ranks must reach the fault in them.
-HANG_LIMIT = 25.0
 #: Limit in seconds for launches that end by themselves.
 LIMIT = 120.0
 
@@ -130,17 +130,6 @@ def _run(launcher: Launcher, target: Target, out: pathlib.Path, timeout: float) 
     return run_launcher(launcher, target, out, ranks=2, timeout=timeout, quick=True)
 
 
-def test_sound_build_passes(built_horovod, tmp_path: pathlib.Path) -> None:
-    checks = run_smoke(built_horovod.target, built_horovod.expectation, tmp_path)
-    wanted = [each.name for each in launchers(built_horovod.expectation)]
-    assert {check.name: check.failures for check in checks} == dict.fromkeys(
-        ["check-build", *wanted], []
-    )
-    for check in checks[1:]:
-        assert all(row["ok"] == {"0": True, "1": True} for row in check.operations)
-        assert {row["bytes"] for row in check.bandwidth} >= {4, 64 * 2**20}
-
-
 def test_killed_rank_is_named(launcher: Launcher, broken, tmp_path: pathlib.Path) -> None:
     check = _run(launcher, broken(KILL), tmp_path, timeout=LIMIT)
     assert not check.passed
@@ -151,14 +140,21 @@ def test_killed_rank_is_named(launcher: Launcher, broken, tmp_path: pathlib.Path
     assert _processes_of(tmp_path) == []
 
 
+@pytest.fixture(scope="module")
+def hang_limit(built_horovod) -> float:
+    """Seconds after which a launch is taken to hang; ranks must reach the fault in them."""
+    report = json.loads((built_horovod.report / "report.json").read_text())
+    return max(25.0, *(2 * check["seconds"] for check in report["checks"]))
+
+
 def test_hung_rank_is_named_and_nothing_is_left(
-    launcher: Launcher, broken, tmp_path: pathlib.Path
+    launcher: Launcher, broken, hang_limit: float, tmp_path: pathlib.Path
 ) -> None:
     begin = time.monotonic()
-    check = _run(launcher, broken(HANG), tmp_path, timeout=HANG_LIMIT)
-    assert time.monotonic() - begin < 2 * HANG_LIMIT
+    check = _run(launcher, broken(HANG), tmp_path, timeout=hang_limit)
+    assert time.monotonic() - begin < 2 * hang_limit
     culprit, *others = check.failures
-    assert culprit.startswith(f"rank 1 hung in {OPERATION}, killed after 2")
+    assert re.match(rf"rank 1 hung in {OPERATION}, killed after \d+ s", culprit)
     assert "sitecustomize.py" in culprit  # the place where it slept
     assert others == [f"rank 0 was waiting in {OPERATION}"]
     assert check.log.is_file()

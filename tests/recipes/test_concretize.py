@@ -117,22 +117,6 @@ def test_open_mpi_3_1_3_is_refused_with_the_way_out(pair, find_spack, tmp_path):
     assert "Open MPI 3.1.3 hangs in Horovod; use openmpi@:3.1.2 or openmpi@4:" in log.read_text()
 
 
-def test_nccl_without_an_architecture_says_which_setting_to_add(pair, find_spack, tmp_path):
-    find_spack(pair)
-    checkout = copy_checkout(tmp_path / "hvd")
-    environment = checkout.root / "environments" / "local-hvd" / "spack.yaml"
-    text = environment.read_text().replace("~nccl", "+nccl").replace("~cuda~rocm", "+cuda")
-    environment.write_text(text)
-    python = stand_in(tmp_path / "site")
-    done = checkout.hvd(
-        *("concretize", "local-hvd", "--engine=spack", f"--pair={pair}", f"--python={python}"),
-        PATH=path_without_mpi(),
-    )
-    assert done.returncode == 11, done.stdout
-    log = checkout.root / ".hvd/logs/local-hvd-spack/concretize/01-spack-concretize.log"
-    assert "use cuda_arch=<capability>" in log.read_text()
-
-
 def test_another_spec_is_solved_with_the_machines_tensorflow(pair, find_spack, tmp_path):
     find_spack(pair)
     checkout = copy_checkout(tmp_path / "hvd")
