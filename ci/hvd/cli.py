@@ -12,6 +12,7 @@ import typer
 from hvd import (
     bench,
     cli_launch,
+    cli_timeline,
     console,
     environment,
     externals,
@@ -242,6 +243,7 @@ def list_environments() -> None:
 
 
 app.command(name="launch")(cli_launch.launch)
+app.command(name="timeline")(cli_timeline.timeline)
 
 
 @app.command(name="externals")

@@ -1,30 +1,19 @@
-"""The report's pictures: bandwidth over message size, and where the time went.
-
-Matplotlib is imported where it is used: it takes a second, which the other commands of
-``./hvd`` need not spend.  Its state-machine interface, `pyplot`, is not used at all, so that no
-display, no default backend and no state of the process matter.
-"""
+"""The report's pictures: bandwidth over message size, and where the time went."""
 
 from __future__ import annotations
 
-import io
-from typing import TYPE_CHECKING, ContextManager, List, Optional, Tuple
+from typing import List, Optional, Tuple
 
-from hvd.report import checks
+from hvd.report import canvas, checks
+from hvd.report.canvas import COLOURS
 from hvd.report.model import RunReport
 from hvd.report.text import duration, plural, size
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-#: Pixels of the pictures: width, and height of `bandwidth`.
-WIDTH, HEIGHT = 800, 500
+#: Pixels of the height of `bandwidth`.
+HEIGHT = 500
 #: Steps that `timings` shows at most.
 MOST_STEPS = 15
 
-_DPI = 100
-#: Okabe and Ito's colours, which people with any colour vision can tell apart.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 _MARKERS = "osD^vP"
 
 
@@ -33,8 +22,8 @@ def bandwidth(report: RunReport) -> Optional[bytes]:
     series = checks.bandwidth(report.checks)
     if not series:
         return None
-    with _style():
-        figure = _figure(HEIGHT)
+    with canvas.style():
+        figure = canvas.figure(HEIGHT)
         axes = figure.add_subplot()
         launchers = list(dict.fromkeys(each.check for each in series))
         for each in series:
@@ -45,7 +34,7 @@ def bandwidth(report: RunReport) -> Optional[bytes]:
                 [point.bytes for point in each.points],
                 [point.mb_s for point in each.points],
                 label=each.label,
-                color=_COLOURS[place % len(_COLOURS)],
+                color=COLOURS[place % len(COLOURS)],
                 marker=_MARKERS[place % len(_MARKERS)],
                 markersize=7 if each.reference else 3.5 + 2.2 * width,
                 linewidth=1.5 if each.reference else 1.8 * width,
@@ -63,7 +52,7 @@ def bandwidth(report: RunReport) -> Optional[bytes]:
         figure.suptitle(f"Allreduce, {_ranks(report)}{report.environment} ({report.engine})")
         axes.grid(color="#dddddd")
         axes.legend(frameon=False)
-        return _png(figure)
+        return canvas.encoded(figure)
 
 
 def _ranks(report: RunReport) -> str:
@@ -84,16 +73,16 @@ def timings(report: RunReport) -> Optional[bytes]:
     shown = [bar for bar in bars if bar in longest][:MOST_STEPS]
     if not shown:
         return None
-    with _style():
-        figure = _figure(110 + 26 * len(shown))
+    with canvas.style():
+        figure = canvas.figure(110 + 26 * len(shown))
         axes = figure.add_subplot()
         stages = [stage.name for stage in report.stages]
         for row, (stage, _, seconds) in enumerate(shown):
-            colour = _COLOURS[stages.index(stage) % len(_COLOURS)]
+            colour = COLOURS[stages.index(stage) % len(COLOURS)]
             first = stage not in [bar[0] for bar in shown[:row]]
             bar = axes.barh(row, seconds, color=colour, label=stage if first else None)
             axes.bar_label(bar, [duration(seconds)], padding=4, fontsize=10)
-        axes.set_yticks(range(len(shown)), [_clipped(step) for _, step, _ in shown])
+        axes.set_yticks(range(len(shown)), [canvas.clipped(step) for _, step, _ in shown])
         axes.invert_yaxis()
         axes.margins(x=0.2)  # room for the label of the longest
         axes.set_xlabel("Wall time (s)")
@@ -101,7 +90,7 @@ def timings(report: RunReport) -> Optional[bytes]:
         figure.suptitle(f"Time by step, {report.environment} ({report.engine}){left}")
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, title="Stage")
-        return _png(figure)
+        return canvas.encoded(figure)
 
 
 def _bars(report: RunReport) -> List[Tuple[str, str, float]]:
@@ -113,34 +102,6 @@ def _bars(report: RunReport) -> List[Tuple[str, str, float]]:
     return bars
 
 
-def _clipped(label: str, limit: int = 34) -> str:
-    label = label if len(label) <= limit else label[: limit - 1] + "…"
-    return label.replace("$", r"\$")  # else Matplotlib sets it as mathematics
-
-
 def _thinned(sizes: List[float], most: int = 9) -> List[float]:
     """Every nth of ``sizes``, such that their labels do not overlap."""
     return sizes[:: -(-len(sizes) // most)]
-
-
-def _style() -> ContextManager[None]:
-    import matplotlib.style
-
-    # A user's matplotlibrc must not change the report.
-    return matplotlib.style.context(["default", {"font.size": 12, "figure.titlesize": 13}])
-
-
-def _figure(height: int) -> Figure:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(WIDTH / _DPI, height / _DPI), dpi=_DPI, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def _png(figure: Figure) -> bytes:
-    buffer = io.BytesIO()
-    # Without matplotlib's version and name, so that the same input gives the same bytes.
-    figure.savefig(buffer, format="png", metadata={"Software": None})
-    return buffer.getvalue()

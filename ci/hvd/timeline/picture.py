@@ -1,0 +1,86 @@
+"""A trace as a picture: what the tensors were in over time, and the dearest of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Dict, List
+
+from hvd.report import canvas
+from hvd.report.text import duration
+from hvd.timeline import totals
+from hvd.timeline.trace import Span, Trace
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: The formats, as file names end.
+FORMATS = (".png", ".svg")
+#: Phases with a colour of their own; the others share a grey.
+_MOST_PHASES = len(canvas.COLOURS)
+_OTHERS, _GREY = "others", "#999999"
+_BINS = 200
+
+
+def draw(trace: Trace, title: str, format: str, most: int) -> bytes:
+    """The picture.
+
+    Args:
+        trace: with at least one span.
+        title: what it is the trace of.
+        format: ``png`` or ``svg``.
+        most: how many tensors to show.
+    """
+    dearest = totals.tensors(trace)[:most]
+    ordered = sorted(totals.phases(trace), key=lambda phase: -phase.tensors)
+    colours = {p.name: c for p, c in zip(ordered[:_MOST_PHASES], canvas.COLOURS) if p.tensors}
+    if len(ordered) > _MOST_PHASES:
+        colours[_OTHERS] = _GREY
+    with canvas.style():
+        figure = canvas.figure(480 + 26 * len(dearest))
+        above, below = figure.subplots(2, height_ratios=[10, 2 + len(dearest)])
+        _over_time(above, trace, colours)
+        _by_tensor(below, dearest, colours)
+        # the title is the user's file name, which is not mathematics
+        figure.suptitle(canvas.clipped(title, 80))
+        figure.legend(
+            *above.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False
+        )
+        return canvas.encoded(figure, format)
+
+
+def _over_time(axes: Axes, trace: Trace, colours: Dict[str, str]) -> None:
+    """The mean number of tensors in each phase, stacked, by moment."""
+    import numpy as np
+
+    edges = np.linspace(trace.start, trace.end, _BINS + 1)
+    by_phase: Dict[str, List[Span]] = {name: [] for name in colours}
+    for span in trace.spans:
+        by_phase[span.phase if span.phase in colours else _OTHERS].append(span)
+    axes.stackplot(
+        (edges[:-1] + edges[1:]) / 2,
+        [totals.in_flight(spans, edges) for spans in by_phase.values()],
+        labels=list(by_phase),
+        colors=list(colours.values()),
+        linewidth=0,
+    )
+    axes.set_xlim(trace.start, trace.end)
+    axes.set_xlabel("Time since Horovod began (s)")
+    axes.set_ylabel("Tensors in each phase")
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _by_tensor(axes: Axes, dearest: List[totals.Tensor], colours: Dict[str, str]) -> None:
+    """A bar for each tensor, made up of its phases."""
+    for row, tensor in enumerate(dearest):
+        shares = dict.fromkeys(colours, 0.0)
+        for phase, seconds in tensor.phases.items():
+            shares[phase if phase in colours else _OTHERS] += seconds
+        left = 0.0
+        for phase, seconds in shares.items():
+            bar = axes.barh(row, seconds, left=left, color=colours[phase])
+            left += seconds
+        axes.bar_label(bar, [duration(left)], padding=4, fontsize=10)
+    axes.set_yticks(range(len(dearest)), [canvas.clipped(each.name) for each in dearest])
+    axes.invert_yaxis()
+    axes.margins(x=0.15)  # room for the label of the longest
+    axes.set_xlabel("Time of the dearest tensors, all their operations (s)")
+    axes.spines[["top", "right"]].set_visible(False)
