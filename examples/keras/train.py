@@ -1,0 +1,149 @@
+"""Distributed training with Keras, on TensorFlow, and Horovod; ``python train.py --help``."""
+
+import argparse
+import os
+import pathlib
+import time
+
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+
+import horovod.keras as hvd
+import keras
+import numpy as np
+import tensorflow as tf
+from horovod.tensorflow import broadcast_variables
+
+FEATURES, CLASSES = 32, 10
+
+
+def main():
+    args = parse()
+
+    # 1. Initialise: from here on this process is one rank of hvd.size().
+    hvd.init()
+    keras.utils.set_random_seed(args.seed)
+
+    # 2. Pin the GPU: one for each rank of a node.  Where the launcher shows each rank its own
+    #    GPU alone, that one is number 0.
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:
+        gpu = gpus[hvd.local_rank() % len(gpus)]
+        tf.config.set_visible_devices(gpu, "GPU")
+        tf.config.experimental.set_memory_growth(gpu, True)
+
+    # Each rank reads its own part of the data: shuffled alike on every rank, then dealt out.
+    steps = args.samples // hvd.size() // args.batch_size
+    if steps == 0:
+        raise SystemExit("--samples: that is less than a batch for each rank")
+    dataset = synthetic(args.samples).shuffle(args.samples, seed=args.seed)
+    batches = dataset.shard(hvd.size(), hvd.rank()).batch(args.batch_size).take(steps)
+
+    # 4. Broadcast from rank 0, which alone reads the checkpoint: all ranks begin alike.
+    #    (hvd.callbacks.BroadcastGlobalVariablesCallback does it after the first batch, in which
+    #    ranks without the checkpoint would still have other weights.)
+    done = saved_epochs(args.checkpoint) if hvd.rank() == 0 else 0
+    rate = args.lr * hvd.size()
+    model = hvd.load_model(saved(args.checkpoint, done)) if done else new_model(rate)
+    model.optimizer.learning_rate = rate  # the checkpoint may be one of another number of ranks
+    model.optimizer.build(model.trainable_variables)
+    done = tf.Variable(done)
+    state = [*tf_variables(model.variables), *tf_variables(model.optimizer.variables)]
+    broadcast_variables([done, *state], root_rank=0)
+
+    # Every rank takes part in the average; one of them prints what came of it.
+    callbacks = [hvd.callbacks.MetricAverageCallback()]
+    if hvd.rank() == 0:
+        # 5. Checkpoint on rank 0: the others have the same weights.
+        callbacks.append(PrintAndSave(args.checkpoint, steps * args.batch_size * hvd.size()))
+    model.fit(
+        batches,
+        initial_epoch=int(done),
+        epochs=args.epochs,
+        callbacks=callbacks,
+        verbose=0,
+        shuffle=False,
+    )
+    hvd.shutdown()
+
+
+def synthetic(samples):
+    """Points around one centre per class; the same on every rank."""
+    random = np.random.default_rng(1)
+    centres = random.standard_normal((CLASSES, FEATURES), dtype="float32")
+    labels = random.integers(CLASSES, size=samples)
+    points = centres[labels] + 2 * random.standard_normal((samples, FEATURES), dtype="float32")
+    return tf.data.Dataset.from_tensor_slices((points, labels))
+
+
+def new_model(rate):
+    model = keras.Sequential(
+        [
+            keras.Input((FEATURES,)),
+            keras.layers.Dense(128, activation="relu"),
+            keras.layers.Dense(CLASSES, activation="softmax"),
+        ]
+    )
+    # 3. Scale the learning rate, as a step now takes hvd.size() batches, and wrap the
+    #    optimizer: it averages the gradients over the ranks before it applies them.
+    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(rate, momentum=0.9))
+    # XLA, which Keras 3 takes on GPUs, cannot compile Horovod's operations.
+    model.compile(optimizer, loss="sparse_categorical_crossentropy", jit_compile=False)
+    return model
+
+
+def tf_variables(variables):
+    """What Horovod takes: TensorFlow's own variables, which Keras 3 holds in its variables."""
+    return [each if isinstance(each, tf.Variable) else each.value for each in variables]
+
+
+class PrintAndSave(keras.callbacks.Callback):
+    """After each epoch: a line of output, and a checkpoint."""
+
+    def __init__(self, directory, samples):
+        super().__init__()
+        self.directory = directory
+        self.samples = samples
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.begin = time.perf_counter()
+
+    def on_epoch_end(self, epoch, logs=None):
+        speed = self.samples / (time.perf_counter() - self.begin)
+        print(f"epoch {epoch + 1}: loss {logs['loss']:.6f}, {speed:.0f} samples/s", flush=True)
+        # such that a job that is killed leaves no half a file under the name
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.model.save(self.directory / "new.keras")
+        os.replace(self.directory / "new.keras", saved(self.directory, epoch + 1))
+
+
+def saved(directory, epochs):
+    """The checkpoint after that many epochs."""
+    return directory / f"epoch-{epochs}.keras"
+
+
+def saved_epochs(directory):
+    """How many epochs the newest checkpoint has; 0 where there is none."""
+    found = (path.stem.split("-")[1] for path in directory.glob("epoch-*.keras"))
+    return max(map(int, found), default=0)
+
+
+def parse():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    parser.add_argument("--epochs", type=int, default=5, help="in all, with those of a checkpoint")
+    parser.add_argument("--batch-size", type=int, default=32, help="samples per rank and step")
+    parser.add_argument("--lr", type=float, default=0.01, help="learning rate of one rank")
+    parser.add_argument("--samples", type=int, default=8192, help="samples of the data set")
+    parser.add_argument("--seed", type=int, default=1, help="of weights and order of the data")
+    parser.add_argument(
+        "--checkpoint",
+        type=pathlib.Path,
+        default=pathlib.Path("checkpoint"),
+        help="directory, written each epoch; resumed where there",
+    )
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""Distributed training with TensorFlow 2 and Horovod; ``python train.py --help``."""
+
+import argparse
+import time
+
+import horovod.tensorflow as hvd
+import tensorflow as tf
+
+FEATURES, CLASSES = 32, 10
+
+
+def synthetic(samples):
+    """Points around one centre per class; the same on every rank."""
+    generator = tf.random.Generator.from_seed(1)
+    centres = generator.normal((CLASSES, FEATURES))
+    labels = generator.uniform((samples,), maxval=CLASSES, dtype=tf.int32)
+    points = tf.gather(centres, labels) + 2 * generator.normal((samples, FEATURES))
+    return tf.data.Dataset.from_tensor_slices((points, labels))
+
+
+def main():
+    args = parse()
+
+    # 1. Initialise: from here on this process is one rank of hvd.size().
+    hvd.init()
+    tf.random.set_seed(args.seed)
+
+    # 2. Pin the GPU: one for each rank of a node.  Where the launcher shows each rank its own
+    #    GPU alone, that one is number 0.
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:
+        gpu = gpus[hvd.local_rank() % len(gpus)]
+        tf.config.set_visible_devices(gpu, "GPU")
+        tf.config.experimental.set_memory_growth(gpu, True)
+
+    # Each rank reads its own part of the data.
+    dataset = synthetic(args.samples)
+    steps = args.samples // hvd.size() // args.batch_size
+    if steps == 0:
+        raise SystemExit("--samples: that is less than a batch for each rank")
+
+    model = tf.keras.Sequential(
+        [
+            tf.keras.Input((FEATURES,)),
+            tf.keras.layers.Dense(128, activation="relu"),
+            tf.keras.layers.Dense(CLASSES),
+        ]
+    )
+
+    # 3. Scale the learning rate, as a step now takes hvd.size() batches; the gradient tape is
+    #    wrapped below, see train_step.
+    optimizer = tf.keras.optimizers.SGD(args.lr * hvd.size(), momentum=0.9)
+    optimizer.build(model.trainable_variables)
+
+    # 4. Broadcast from rank 0, which alone reads the checkpoint: all ranks begin alike.
+    epoch = tf.Variable(0, dtype=tf.int64)
+    checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer, epoch=epoch)
+    manager = tf.train.CheckpointManager(checkpoint, args.checkpoint, max_to_keep=1)
+    if hvd.rank() == 0:
+        manager.restore_or_initialize()
+        # the checkpoint may be one of another number of ranks
+        optimizer.learning_rate = args.lr * hvd.size()
+    state = [epoch, *tf_variables(model.variables), *tf_variables(optimizer.variables)]
+    hvd.broadcast_variables(state, root_rank=0)
+
+    @tf.function
+    def train_step(points, labels):
+        with tf.GradientTape() as tape:
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
+                labels, model(points, training=True)
+            )
+            loss = tf.reduce_mean(losses)
+        # The wrapped tape averages the gradients over the ranks.
+        tape = hvd.DistributedGradientTape(tape)
+        gradients = tape.gradient(loss, tf_variables(model.trainable_variables))
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+        return loss
+
+    while epoch < args.epochs:
+        epoch.assign_add(1)
+        # Shuffled alike on every rank, and then dealt out.
+        shuffled = dataset.shuffle(args.samples, seed=int(epoch)).shard(hvd.size(), hvd.rank())
+        batches = shuffled.batch(args.batch_size).take(steps).prefetch(tf.data.AUTOTUNE)
+        begin = time.perf_counter()
+        loss = tf.reduce_mean([train_step(points, labels) for points, labels in batches])
+        # Every rank takes part in a reduction; one of them prints what came of it.
+        loss = hvd.allreduce(loss, name="loss", op=hvd.Average)
+        rate = steps * args.batch_size * hvd.size() / (time.perf_counter() - begin)
+        if hvd.rank() == 0:
+            print(f"epoch {int(epoch)}: loss {float(loss):.6f}, {rate:.0f} samples/s", flush=True)
+            # 5. Checkpoint on rank 0: the others have the same weights.
+            manager.save()
+    hvd.shutdown()
+
+
+def tf_variables(variables):
+    """What Horovod takes: TensorFlow's own variables, which Keras 3 holds in its variables."""
+    return [each if isinstance(each, tf.Variable) else each.value for each in variables]
+
+
+def parse():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    parser.add_argument("--epochs", type=int, default=5, help="in all, with those of a checkpoint")
+    parser.add_argument("--batch-size", type=int, default=32, help="samples per rank and step")
+    parser.add_argument("--lr", type=float, default=0.01, help="learning rate of one rank")
+    parser.add_argument("--samples", type=int, default=8192, help="samples of the data set")
+    parser.add_argument("--seed", type=int, default=1, help="of the model's first weights")
+    parser.add_argument(
+        "--checkpoint",
+        default="checkpoint",
+        help="directory, written each epoch; resumed where there",
+    )
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""Run a script of examples/ on real ranks, and read what it prints."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import re
+import subprocess
+from typing import List, Mapping
+
+from hvd import paths
+from hvd.smoke.launch import LAUNCHERS, Target, environment, find_program
+from hvd.timeline import picture, totals
+from hvd.timeline import trace as timeline
+
+_EPOCH = re.compile(r"^epoch (\d+): loss ([\d.]+), (\d+) samples/s$", re.MULTILINE)
+#: Seconds for one run; a run takes ten on two cores that it has to itself.
+TIMEOUT = 180
+
+
+@dataclasses.dataclass(frozen=True)
+class Example:
+    """A script of examples/ with the Horovod that runs it."""
+
+    name: str
+    target: Target
+    directory: pathlib.Path
+
+    def run(self, launcher: str, ranks: int, *arguments: object, **variables: str) -> Epochs:
+        """Run it on ``ranks`` ranks; launchers by the names of the smoke test."""
+        (how,) = [each for each in LAUNCHERS if each.name == launcher]
+        script = paths.ROOT / "examples" / self.name / "train.py"
+        command = how.command(find_program(self.target, how.program), ranks)
+        command += [str(self.target.python), str(script), *map(str, arguments)]
+        done = subprocess.run(
+            command,
+            cwd=self.directory,
+            env={**environment(how, self.target, TIMEOUT), **variables},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=TIMEOUT,
+        )
+        assert done.returncode == 0, done.stdout
+        # horovodrun puts the rank before each line
+        output = re.sub(r"^\[\d+\]<stdout>:", "", done.stdout, flags=re.MULTILINE)
+        found = _EPOCH.findall(output)
+        return Epochs(output, {int(number): float(loss) for number, loss, _ in found}, len(found))
+
+
+@dataclasses.dataclass(frozen=True)
+class Epochs:
+    """What was printed: the loss by epoch, and how many lines there were."""
+
+    output: str
+    losses: Mapping[int, float]
+    lines: int
+
+
+def check(example: Example, start: str, resume: str, order_by_epoch: bool) -> None:
+    """What holds for every example.
+
+    Two ranks learn, and leave a trace; killed after the second epoch and resumed, they come to
+    what one rank with the batches of both comes to in a single run.
+
+    Args:
+        example: to be run.
+        start: the launcher of the run from the start.
+        resume: that of the run which resumes.
+        order_by_epoch: whether the order of the data in an epoch depends on its number alone.
+    """
+    small: List[object] = ["--samples", 1024, "--seed", 3]
+    two = [*small, "--checkpoint", "two"]
+    trace = example.directory / "timeline.json"
+    begun = example.run(start, 2, *two, "--epochs", 2, HOROVOD_TIMELINE=str(trace))
+    assert list(begun.losses) == [1, 2] and begun.lines == 2, begun.output
+    resumed = example.run(resume, 2, *two, "--epochs", 3)
+    assert list(resumed.losses) == [3] and resumed.lines == 1, resumed.output
+    # one rank takes the batches of both; its learning rate is not multiplied by two
+    one = example.run(start, 1, *small, "--batch-size", 64, "--lr", 0.02, "--epochs", 3)
+    losses = {**begun.losses, **resumed.losses}
+    assert losses[3] < losses[2] < losses[1], losses
+    assert losses[3] < losses[1] / 2, losses
+    for epoch, loss in one.losses.items():
+        # float32, in another order of additions, over some dozens of steps; a lost or unscaled
+        # gradient, other weights to begin with, or lost momentum make some hundredths
+        tolerance = 1e-4 if epoch < 3 or order_by_epoch else 0.1
+        assert abs(losses[epoch] - loss) < tolerance, (losses, one.losses)
+    found = timeline.read(trace)
+    assert {"NEGOTIATE_ALLREDUCE", "ALLREDUCE"} <= set(found.entered) and found.seconds > 0
+    # both ranks were there, and steps of both epochs
+    assert {rank for each in found.negotiations for rank, _ in each.ready} == {0, 1}
+    assert max(tensor.operations for tensor in totals.tensors(found)) >= 2 * 1024 // 64
+    assert picture.draw(found, trace.name, "png", 10).startswith(b"\x89PNG")

@@ -1,0 +1,25 @@
+"""examples/pytorch, for real; those of TensorFlow and Keras are in tests/compile."""
+
+from hvd import paths
+from tests.build import examples
+
+
+def test_pytorch(built_horovod, tmp_path):
+    """Started by mpirun, and resumed over Gloo."""
+    example = examples.Example("pytorch", built_horovod.target, tmp_path)
+    examples.check(example, "mpirun", "horovodrun --gloo", order_by_epoch=True)
+
+
+def test_readme_names_every_example():
+    directory = paths.ROOT / "examples"
+    text = (directory / "README.md").read_text()
+    scripts = [path.relative_to(directory).as_posix() for path in directory.glob("*/train.py")]
+    assert len(scripts) == 3
+    assert all(f"({script})" in text for script in scripts)
+
+
+def test_every_example_has_the_five_steps():
+    """Numbered comments, which the README explains."""
+    for script in (paths.ROOT / "examples").glob("*/train.py"):
+        text = script.read_text()
+        assert [n for n in range(1, 6) if f"# {n}. " not in text] == [], script

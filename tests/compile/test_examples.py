@@ -1,0 +1,35 @@
+"""examples/tensorflow2 and examples/keras on real builds: too long for the default run."""
+
+import json
+import os
+import pathlib
+import shutil
+
+import pytest
+
+from hvd.smoke.launch import Target
+from tests.build import examples
+from tests.conftest import copy_checkout, unmet
+
+SPEC = "py-horovod@0.28.1 +mpi+gloo~nccl~ddl~ccl~cuda~rocm frameworks:={frameworks}"
+
+
+@pytest.fixture(scope="module", params=["tensorflow,keras", "tensorflow"])
+def target(request, tmp_path_factory) -> Target:
+    """Horovod for the pinned TensorFlow of `keras` (Keras 2), and for that of `tensorflow` (3)."""
+    if "compile" not in request.config.getoption("--require").split(","):
+        unmet(request.config, "compile", "it takes long, and is asked for by --require compile")
+    checkout = copy_checkout(tmp_path_factory.mktemp("examples") / "hvd")
+    spec = SPEC.format(frameworks=request.param)
+    done = checkout.hvd("build", "local-hvd", "--engine=pip", f"--spec={spec}")
+    assert done.returncode == 0, done.stdout
+    (file,) = (checkout.root / ".hvd" / "activation").glob("*.json")
+    variables = {**os.environ, **json.loads(file.read_text())}
+    variables.pop("PYTHONPATH", None)
+    return Target(pathlib.Path(shutil.which("python", path=variables["PATH"])), variables)
+
+
+@pytest.mark.parametrize(("name", "order_by_epoch"), [("tensorflow2", True), ("keras", False)])
+def test_example(target, tmp_path, name, order_by_epoch):
+    example = examples.Example(name, target, tmp_path)
+    examples.check(example, "mpirun", "horovodrun --gloo", order_by_epoch)
