@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import pathlib
 import time
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
@@ -38,23 +37,38 @@ def main():
     dataset = synthetic(args.samples).shuffle(args.samples, seed=args.seed)
     batches = dataset.shard(hvd.size(), hvd.rank()).batch(args.batch_size).take(steps)
 
+    # 3. Scale the learning rate, as a step now takes hvd.size() batches, and wrap the
+    #    optimizer: it averages the gradients over the ranks before it applies them.
+    rate = args.lr * hvd.size()
+    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(rate, momentum=0.9))
+    model = keras.Sequential(
+        [
+            keras.Input((FEATURES,)),
+            keras.layers.Dense(128, activation="relu"),
+            keras.layers.Dense(CLASSES, activation="softmax"),
+        ]
+    )
+    # XLA, which Keras 3 takes on GPUs, cannot compile Horovod's operations.
+    model.compile(optimizer, loss="sparse_categorical_crossentropy", jit_compile=False)
+    optimizer.build(model.trainable_variables)
+
     # 4. Broadcast from rank 0, which alone reads the checkpoint: all ranks begin alike.
     #    (hvd.callbacks.BroadcastGlobalVariablesCallback does it after the first batch, in which
     #    ranks without the checkpoint would still have other weights.)
-    done = saved_epochs(args.checkpoint) if hvd.rank() == 0 else 0
-    rate = args.lr * hvd.size()
-    model = hvd.load_model(saved(args.checkpoint, done)) if done else new_model(rate)
-    model.optimizer.learning_rate = rate  # the checkpoint may be one of another number of ranks
-    model.optimizer.build(model.trainable_variables)
-    done = tf.Variable(done)
-    state = [*tf_variables(model.variables), *tf_variables(model.optimizer.variables)]
+    done = tf.Variable(0, dtype=tf.int64)  # epochs
+    checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer, done=done)
+    manager = tf.train.CheckpointManager(checkpoint, args.checkpoint, max_to_keep=1)
+    if hvd.rank() == 0:
+        manager.restore_or_initialize()
+        optimizer.learning_rate = rate  # it may be one of another number of ranks
+    state = [*tf_variables(model.variables), *tf_variables(optimizer.variables)]
     broadcast_variables([done, *state], root_rank=0)
 
     # Every rank takes part in the average; one of them prints what came of it.
     callbacks = [hvd.callbacks.MetricAverageCallback()]
     if hvd.rank() == 0:
         # 5. Checkpoint on rank 0: the others have the same weights.
-        callbacks.append(PrintAndSave(args.checkpoint, steps * args.batch_size * hvd.size()))
+        callbacks.append(PrintAndSave(manager, done, steps * args.batch_size * hvd.size()))
     model.fit(
         batches,
         initial_epoch=int(done),
@@ -75,22 +89,6 @@ def synthetic(samples):
     return tf.data.Dataset.from_tensor_slices((points, labels))
 
 
-def new_model(rate):
-    model = keras.Sequential(
-        [
-            keras.Input((FEATURES,)),
-            keras.layers.Dense(128, activation="relu"),
-            keras.layers.Dense(CLASSES, activation="softmax"),
-        ]
-    )
-    # 3. Scale the learning rate, as a step now takes hvd.size() batches, and wrap the
-    #    optimizer: it averages the gradients over the ranks before it applies them.
-    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(rate, momentum=0.9))
-    # XLA, which Keras 3 takes on GPUs, cannot compile Horovod's operations.
-    model.compile(optimizer, loss="sparse_categorical_crossentropy", jit_compile=False)
-    return model
-
-
 def tf_variables(variables):
     """What Horovod takes: TensorFlow's own variables, which Keras 3 holds in its variables."""
     return [each if isinstance(each, tf.Variable) else each.value for each in variables]
@@ -99,32 +97,20 @@ def tf_variables(variables):
 class PrintAndSave(keras.callbacks.Callback):
     """After each epoch: a line of output, and a checkpoint."""
 
-    def __init__(self, directory, samples):
+    def __init__(self, manager, done, samples):
         super().__init__()
-        self.directory = directory
+        self.manager = manager
+        self.done = done
         self.samples = samples
 
     def on_epoch_begin(self, epoch, logs=None):
         self.begin = time.perf_counter()
 
     def on_epoch_end(self, epoch, logs=None):
-        speed = self.samples / (time.perf_counter() - self.begin)
-        print(f"epoch {epoch + 1}: loss {logs['loss']:.6f}, {speed:.0f} samples/s", flush=True)
-        # such that a job that is killed leaves no half a file under the name
-        self.directory.mkdir(parents=True, exist_ok=True)
-        self.model.save(self.directory / "new.keras")
-        os.replace(self.directory / "new.keras", saved(self.directory, epoch + 1))
-
-
-def saved(directory, epochs):
-    """The checkpoint after that many epochs."""
-    return directory / f"epoch-{epochs}.keras"
-
-
-def saved_epochs(directory):
-    """How many epochs the newest checkpoint has; 0 where there is none."""
-    found = (path.stem.split("-")[1] for path in directory.glob("epoch-*.keras"))
-    return max(map(int, found), default=0)
+        rate = self.samples / (time.perf_counter() - self.begin)
+        print(f"epoch {epoch + 1}: loss {logs['loss']:.6f}, {rate:.0f} samples/s", flush=True)
+        self.done.assign(epoch + 1)
+        self.manager.save()
 
 
 def parse():
@@ -138,8 +124,7 @@ def parse():
     parser.add_argument("--seed", type=int, default=1, help="of weights and order of the data")
     parser.add_argument(
         "--checkpoint",
-        type=pathlib.Path,
-        default=pathlib.Path("checkpoint"),
+        default="checkpoint",
         help="directory, written each epoch; resumed where there",
     )
     return parser.parse_args()

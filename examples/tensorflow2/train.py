@@ -23,7 +23,7 @@ def main():
 
     # 1. Initialise: from here on this process is one rank of hvd.size().
     hvd.init()
-    tf.random.set_seed(args.seed)
+    tf.keras.utils.set_random_seed(args.seed)
 
     # 2. Pin the GPU: one for each rank of a node.  Where the launcher shows each rank its own
     #    GPU alone, that one is number 0.
