@@ -20,7 +20,8 @@ from hvd.errors import HvdError
 from hvd.spack import Sources, Spack
 
 #: Directory below tests/ to the tier that --require names.
-TIERS = {"recipes": "spack", "build": "build", "compile": "compile"}
+TIERS = {tier: tier for tier in ("build", "compile", "container")}
+TIERS["recipes"] = "spack"
 
 
 #: The group of the tests that share what was really built.

@@ -11,6 +11,7 @@ import typer
 
 from hvd import (
     bench,
+    cli_container,
     cli_launch,
     cli_timeline,
     console,
@@ -242,6 +243,7 @@ def list_environments() -> None:
         console.out.print(f"{name:<24}{'; '.join(environment.load(name).specs)}")
 
 
+app.command(name="container")(cli_container.container)
 app.command(name="launch")(cli_launch.launch)
 app.command(name="timeline")(cli_timeline.timeline)
 

@@ -268,7 +268,7 @@ class PipEngine:
             gpu_mpi="mpi" in variants.get("gpu_ops", ()),
             gpu_architectures=tuple(sorted(variants.get("cuda_arch", ()))),
             prefixes=prefixes,
-            architecture_flags=machine.architecture_flags(),
+            architecture_flags=machine.architecture_flags("".join(variants.get("target", ()))),
             jobs=self.jobs,
         )
 

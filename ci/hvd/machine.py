@@ -11,6 +11,8 @@ from typing import Any, Dict
 import archspec.cpu
 import psutil
 
+from hvd.errors import HvdError
+
 
 def describe() -> Dict[str, Any]:
     """Operating system, processor, cores and memory in bytes."""
@@ -52,7 +54,17 @@ def compiler_name() -> str:
     return "llvm" if "clang" in banner.stdout else "gcc"
 
 
-def architecture_flags() -> str:
-    """What Spack gives the compiler for this machine's processor: archspec's flags."""
+def architecture_flags(target: str = "") -> str:
+    """What Spack gives the compiler for a processor: archspec's flags.
+
+    Args:
+        target: archspec's name of it; this machine's where empty.
+
+    Raises:
+        HvdError: archspec does not know it.
+    """
+    if target and target not in archspec.cpu.TARGETS:
+        raise HvdError(f"target={target}: archspec knows no such processor", "or leave it out")
+    processor = archspec.cpu.TARGETS[target] if target else archspec.cpu.host()
     compiler = {"llvm": "clang"}.get(compiler_name(), "gcc")
-    return archspec.cpu.host().optimization_flags(compiler, compiler_version())
+    return processor.optimization_flags(compiler, compiler_version())

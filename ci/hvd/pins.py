@@ -72,12 +72,30 @@ class Framework:
 
 
 @dataclasses.dataclass(frozen=True)
+class Images:
+    """What a container image is built in and what it runs in, and their ``major.minor`` Python."""
+
+    build: str
+    run: str
+    python: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Container:
+    """Base images by GPU stack (``cpu``, ``cuda``), and requirements of an MPI by its ABI."""
+
+    images: Mapping[str, Images]
+    mpi: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
 class Versions:
     """The whole file."""
 
     git: Mapping[str, str]
     pairs: Tuple[Pair, ...]
     framework: Framework
+    container: Container
 
     def pair(self, name: str) -> Pair:
         """The pair called ``name``.
@@ -110,6 +128,7 @@ def load(path: pathlib.Path = VERSIONS) -> Versions:
             git=dict(data["git"]),
             pairs=tuple(_pair(entry) for entry in data["pairs"]),
             framework=_framework(data["framework"]),
+            container=_container(data["container"]),
         )
     except OSError as error:
         raise HvdError(f"{shorten(path)}: {error.strerror}", "restore it from git") from error
@@ -142,3 +161,8 @@ def _framework(entry: Dict[str, Any]) -> Framework:
         mpi=entry["mpi"],
         cmake=entry["cmake"],
     )
+
+
+def _container(entry: Dict[str, Any]) -> Container:
+    images = {name: Images(**each) for name, each in entry["images"].items()}
+    return Container(images, dict(entry["mpi"]))

@@ -1,0 +1,186 @@
+"""Carry out a Containerfile without a container engine: in roots made by debootstrap, as root.
+
+Each stage is a directory; RUN is `chroot` in mount and process namespaces of its own, so that
+nothing is left mounted.  Base images of Debian are taken for what debootstrap makes of the same
+release.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+from typing import Dict, List
+
+from dockerfile_parse import DockerfileParser
+
+from hvd import paths
+
+PACKAGES = ("debootstrap",)
+RELEASE = "bookworm"
+MIRROR = "http://deb.debian.org/debian"
+#: Where the host's certificates are in a root, besides its own.
+_CERTIFICATES = "/etc/certificates-of-the-host.pem"
+_CLEAN = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
+#: What a step does in its namespaces before it is handed over to; $1 is the root.
+_ENTER = """
+set -e
+mount --make-rprivate /
+mount --rbind /dev "$1/dev"
+mount -t proc proc "$1/proc"
+shift
+exec "$@"
+"""
+
+
+class Unable(Exception):
+    """Why nothing can be carried out here."""
+
+
+@dataclasses.dataclass
+class Stage:
+    """A stage: its root directory, its variables and its user."""
+
+    root: pathlib.Path
+    variables: Dict[str, str]
+    user: str = "0"
+
+    def inside(self, path: str) -> pathlib.Path:
+        return self.root / path.lstrip("/")
+
+    def run(self, command: str, **more: str) -> subprocess.CompletedProcess:
+        """A RUN: ``command`` for a shell in the root."""
+        words = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", _ENTER, "sh"]
+        words += [str(self.root), "chroot", f"--userspec={self.user}:{self.user}", str(self.root)]
+        return subprocess.run(
+            [*words, "/bin/sh", "-c", command],
+            env={**self.variables, **_host(), **more},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+
+def carry_out(containerfile: str, context: pathlib.Path, scratch: pathlib.Path) -> Stage:
+    """Carry out every instruction.
+
+    Returns:
+        The last stage.
+
+    Raises:
+        AssertionError: a RUN failed.
+    """
+    base = base_root(scratch)
+    text = io.BytesIO(containerfile.encode())
+    parsed = DockerfileParser(fileobj=text, env_replace=False).structure
+    stages: Dict[str, Stage] = {}
+    for step in parsed:
+        kind, value = step["instruction"], step["value"]
+        if kind == "FROM":
+            image, _, name = value.partition(" AS ")
+            assert image.startswith("docker.io/library/debian:12"), image
+            stage = stages[name] = Stage(scratch / name, dict(_CLEAN))
+            subprocess.run(["cp", "-a", base, stage.root], check=True)
+        elif kind == "RUN":
+            done = stage.run(value)
+            assert done.returncode == 0, f"RUN {value}\n{done.stdout}"
+        elif kind == "ENV":
+            for word in shlex.split(value):
+                key, _, text = word.partition("=")
+                stage.variables[key] = _expanded(text, stage.variables)
+        elif kind == "COPY":
+            _copy(value, stage, stages, context)
+        elif kind == "USER":
+            stage.user = value
+        else:
+            assert kind in ("COMMENT", "LABEL", "CMD"), kind
+    return stage
+
+
+def _copy(value: str, stage: Stage, stages: Dict[str, Stage], context: pathlib.Path) -> None:
+    *options, source, target = value.split()
+    where = context
+    for option in options:
+        where = stages[option.split("=", 1)[1]].root
+    goal = stage.inside(target)
+    goal.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["cp", "-a", where / source.lstrip("/"), goal], check=True)
+
+
+def _expanded(text: str, variables: Dict[str, str]) -> str:
+    return re.sub(r"\$(\w+)", lambda match: variables.get(match[1], ""), text)
+
+
+def _host() -> Dict[str, str]:
+    """How packages are reached from here: an engine would hand on proxies and mount pip.conf."""
+    wanted = re.compile(r"PIP_\w+|\w+_proxy|(REQUESTS_CA|CURL_CA)_BUNDLE|SSL_CERT_FILE", re.I)
+    found = {name: value for name, value in os.environ.items() if wanted.fullmatch(name)}
+    for name, value in found.items():
+        if os.path.isfile(value) and value.endswith((".crt", ".pem")):
+            found[name] = _CERTIFICATES
+    return found
+
+
+def base_root(scratch: pathlib.Path) -> pathlib.Path:
+    """A minimal Debian, from the cache or by debootstrap.
+
+    Raises:
+        Unable: not root, no such system, or no mirror that can be reached.
+    """
+    for program in ("unshare", "chroot", "dpkg", "apt-get"):
+        if not shutil.which(program, path=_CLEAN["PATH"]):
+            raise Unable(f"{program} is not on PATH")
+    if os.geteuid() != 0:
+        raise Unable("chroot and mount are for root alone")
+    cached = paths.cache() / "container" / f"{RELEASE}.tar"
+    root = scratch / "base"
+    if not cached.is_file():
+        _bootstrap(scratch / "bootstrap")
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        partial = cached.with_suffix(f".{os.getpid()}")
+        subprocess.run(["tar", "-C", scratch / "bootstrap", "-cf", partial, "."], check=True)
+        os.replace(partial, cached)
+        shutil.rmtree(scratch / "bootstrap")
+    root.mkdir()
+    subprocess.run(["tar", "-C", root, "-xf", cached], check=True)
+    shutil.copy("/etc/resolv.conf", root / "etc" / "resolv.conf")
+    certificates = pathlib.Path(
+        os.environ.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt")
+    )
+    if certificates.is_file():
+        shutil.copy(certificates, root / _CERTIFICATES.lstrip("/"))
+    for directory in _local_wheels():
+        shutil.copytree(directory, root / directory.lstrip("/"), dirs_exist_ok=True)
+    return root
+
+
+def _local_wheels() -> List[str]:
+    """Directories that pip is told to look for wheels in."""
+    return [each for each in os.environ.get("PIP_FIND_LINKS", "").split() if os.path.isdir(each)]
+
+
+def _bootstrap(root: pathlib.Path) -> None:
+    tools = root.with_name("tools")
+    tools.mkdir()
+    for command in (["apt-get", "download", *PACKAGES], ["dpkg", "-x"]):
+        if command[0] == "dpkg":
+            (archive,) = tools.glob("*.deb")
+            command += [str(archive), str(tools)]
+        done = subprocess.run(command, cwd=tools, capture_output=True, text=True)
+        if done.returncode:
+            raise Unable(done.stderr.strip().splitlines()[-1])
+    program = tools / "usr" / "sbin" / "debootstrap"
+    done = subprocess.run(
+        [program, "--variant=minbase", RELEASE, root, MIRROR],
+        env={**os.environ, "DEBOOTSTRAP_DIR": str(tools / "usr" / "share" / "debootstrap")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    if done.returncode:
+        raise Unable(f"debootstrap: {done.stdout.strip().splitlines()[-1]}")
