@@ -293,7 +293,7 @@ def test(
         "",
         "--require",
         metavar="TIER[,TIER]",
-        help="Tiers that must run: spack, build.  What is missing then fails.",
+        help="Tiers that must run: spack, build, compile, container.  What is missing then fails.",
     ),  # fmt: skip
 ) -> None:
     """Run the tests: unit always, recipes and build where their needs are met.
