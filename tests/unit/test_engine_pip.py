@@ -87,3 +87,11 @@ def test_the_report_names_the_frameworks_that_are_there() -> None:
     made = engine("py-horovod@0.28.1 frameworks:=tensorflow", "tensorflow-cpu")
     assert made.versions()["TensorFlow"] == "2.15.0"
     assert "PyTorch" not in made.versions()
+
+
+def test_a_build_may_be_for_another_processor_than_this_ones() -> None:
+    made = engine("py-horovod@0.28.1 frameworks:=pytorch target=x86_64_v3", "torch")
+    assert "-march=x86-64-v3" in made._selection().architecture_flags
+    made = engine("py-horovod@0.28.1 frameworks:=pytorch target=z80", "torch")
+    with pytest.raises(HvdError, match="target=z80: archspec knows no such processor"):
+        made._selection()

@@ -17,7 +17,7 @@ MOST = 10
 
 
 def phases(trace: Trace) -> rich.table.Table:
-    """Totals and shares by phase."""
+    """Totals by phase, with their shares of the trace and of the sum over all tensors."""
     table = _table(
         "Phase", "Tensors", right=("Wall time", "of trace", "Summed", "of sum", "Times")
     )
@@ -38,9 +38,7 @@ def phases(trace: Trace) -> rich.table.Table:
 
 def tensors(trace: Trace, most: int) -> rich.table.Table:
     """The dearest tensors."""
-    table = _table(
-        "Dearest tensors", "Elements", right=("Summed", "of sum", "Negotiated", "Times")
-    )
+    table = _table("Dearest tensors", "Elements", right=("Summed", "of it", "Negotiated", "Times"))
     found = totals.tensors(trace)
     summed = sum(tensor.seconds for tensor in found)
     for tensor in found[:most]:
@@ -73,7 +71,8 @@ def unfinished(trace: Trace) -> List[str]:
     lines = []
     for each in opened[:MOST]:
         line = f"in progress at the end: {each.tensor}, {each.phase}"
-        line += f" for {duration(trace.end - each.start)}"
+        # how long cannot be told: the trace ends with its last event, not with the job
+        line += f" since {duration(each.start)}"
         absent = totals.missing(trace, each) if each.phase.startswith(NEGOTIATE) else []
         # without a mark of any rank the answer was cached, and nothing is known
         if each.ready and absent:
