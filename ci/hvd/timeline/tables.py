@@ -18,9 +18,7 @@ MOST = 10
 
 def phases(trace: Trace) -> rich.table.Table:
     """Totals by phase, with their shares of the trace and of the sum over all tensors."""
-    table = _table(
-        "Phase", "Tensors", right=("Wall time", "of trace", "Summed", "of sum", "Times")
-    )
+    table = _table("Phase", "Kind", right=("Wall", "of it", "Summed", "of it", "Times"))
     found = totals.phases(trace)
     summed = sum(phase.tensors for phase in found)
     for phase in found:
