@@ -1,4 +1,4 @@
-"""examples/pytorch, for real; those of TensorFlow and Keras are in tests/compile."""
+"""examples/pytorch, for real; those of TensorFlow and Keras: tests/compile."""
 
 from hvd import paths
 from tests.build import examples
