@@ -57,7 +57,7 @@ class Epochs:
     lines: int
 
 
-def check(example: Example, start: str, resume: str, order_by_epoch: bool) -> None:
+def check(example: Example, start: str, resume: str, order_by_epoch: bool, *later: object) -> None:
     """What holds for every example.
 
     Two ranks learn, and leave a trace; killed after the second epoch and resumed, they come to
@@ -68,16 +68,18 @@ def check(example: Example, start: str, resume: str, order_by_epoch: bool) -> No
         start: the launcher of the run from the start.
         resume: that of the run which resumes.
         order_by_epoch: whether the order of the data in an epoch depends on its number alone.
+        later: further arguments of the runs but for the first.
     """
     small: List[object] = ["--samples", 1024, "--seed", 3]
     two = [*small, "--checkpoint", "two"]
     trace = example.directory / "timeline.json"
     begun = example.run(start, 2, *two, "--epochs", 2, HOROVOD_TIMELINE=str(trace))
     assert list(begun.losses) == [1, 2] and begun.lines == 2, begun.output
-    resumed = example.run(resume, 2, *two, "--epochs", 3)
+    resumed = example.run(resume, 2, *two, *later, "--epochs", 3)
     assert list(resumed.losses) == [3] and resumed.lines == 1, resumed.output
     # one rank takes the batches of both; its learning rate is not multiplied by two
-    one = example.run(start, 1, *small, "--batch-size", 64, "--lr", 0.02, "--epochs", 3)
+    joined = [*small, *later, "--batch-size", 64, "--lr", 0.02]
+    one = example.run(start, 1, *joined, "--epochs", 3)
     losses = {**begun.losses, **resumed.losses}
     assert losses[3] < losses[2] < losses[1], losses
     assert losses[3] < losses[1] / 2, losses
