@@ -7,7 +7,6 @@ environment, as people without Spack do it.
 from __future__ import annotations
 
 import dataclasses
-import os
 import pathlib
 import shutil
 from typing import Any, Dict, List, Mapping, Optional, Tuple
@@ -18,6 +17,7 @@ from hvd import (
     framework,
     local,
     machine,
+    mpi,
     paths,
     process,
     source,
@@ -25,6 +25,7 @@ from hvd import (
     stamp,
 )
 from hvd import recipe as recipe_module
+from hvd.built import Built, Change, Part
 from hvd.environment import HOROVOD, Environment
 from hvd.errors import HvdError
 from hvd.report.model import DagNode
@@ -134,9 +135,46 @@ class PipEngine:
 
     def activation(self, task: Task) -> Dict[str, str]:
         """The variables that make the built environment the active one."""
+        return {"PATH": self._path(), **self._variables()}
+
+    def _variables(self) -> Dict[str, str]:
         variables = self.mpi.variables if self.mpi else {}
-        path = {"PATH": self._path(), "VIRTUAL_ENV": str(self.venv), "PYTHONNOUSERSITE": "1"}
-        return {**path, **variables}
+        return {"VIRTUAL_ENV": str(self.venv), "PYTHONNOUSERSITE": "1", **variables}
+
+    def built(self, task: Task) -> Built:
+        """What was built, for the commands that come after."""
+        have = externals.by_package(self.found["distributions"])
+        packages = {name: externals.PACKAGES.get(name, f"py-{name}") for name in self._frameworks}
+        expectation = self.expectation()
+        changes = [Change("prepend", "PATH", str(path)) for path in reversed(self._first())]
+        changes += [Change("set", name, value) for name, value in self._variables().items()]
+        library = self.mpi if "mpi" in expectation.controllers else None
+        return Built(
+            environment=self.environment.name,
+            engine=self.name,
+            version=expectation.version,
+            frameworks={n: have.get(p, {}).get("version", "") for n, p in packages.items()},
+            controllers=tuple(sorted(expectation.controllers)),
+            operations=tuple(sorted(expectation.operations)),
+            gpu=self.selection.gpu or "",
+            architectures=self.selection.gpu_architectures,
+            gpu_mpi=self.selection.gpu_mpi,
+            python=self.found["python"]["version"],
+            compiler=Part(machine.compiler_name(), machine.compiler_version()),
+            mpi=Part(library.package, library.version) if library else Part(),
+            changes=tuple(changes),
+            modules=(),
+            digest=self.digest(self.environment),
+        )
+
+    @property
+    def _frameworks(self) -> List[str]:
+        return sorted(self.selection.frameworks)
+
+    @staticmethod
+    def digest(environment: Environment) -> str:
+        """Of what it was made from; of nothing while it is not whole."""
+        return stamp.of(PipEngine(environment).directory / "stamp")
 
     def expectation(self) -> Expectation:
         """What was asked for."""
@@ -194,10 +232,12 @@ class PipEngine:
         return self.found["python"]["executable"]
 
     def _path(self) -> str:
+        return mpi.search_path(self._first())
+
+    def _first(self) -> List[pathlib.Path]:
+        """The directories that come first on PATH."""
         first = [self.venv / "bin", pathlib.Path(self._framework_python).parent]
-        if self.mpi:
-            first.append(self.mpi.bin)
-        return os.pathsep.join([*map(str, first), os.environ.get("PATH", os.defpath)])
+        return first + ([self.mpi.bin] if self.mpi else [])
 
     def _concrete(self) -> Spec:
         """The environment's Horovod with defaults filled in and what it will be built with."""

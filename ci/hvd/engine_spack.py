@@ -9,7 +9,9 @@ from typing import Any, Dict, List
 
 from hvd import externals, local, mirror, paths, site_check, stamp
 from hvd import spack as spack_module
+from hvd.built import Built, Change, Part
 from hvd.environment import HOROVOD, Environment
+from hvd.errors import HvdError
 from hvd.report.model import DagNode
 from hvd.run import Run, Task
 from hvd.smoke.check_build import PLUGINS, Expectation
@@ -17,6 +19,8 @@ from hvd.spack import Sources
 
 #: Seconds for one `spack install`; a GPU stack from source takes hours.
 _INSTALL_TIMEOUT = 24 * 3600
+#: Asks what the environment runs with.
+_BUILT = pathlib.Path(__file__).with_name("spack_built.py")
 
 
 @dataclasses.dataclass
@@ -115,6 +119,51 @@ class SpackEngine:
         """The variables that make the built environment the active one."""
         return self.spack.activation(self.environment.directory, task.log)
 
+    def built(self, task: Task) -> Built:
+        """What was built, for the commands that come after.
+
+        Raises:
+            HvdError: the activation has a change that no module can take back.
+        """
+        output = self.spack.python(self.environment.directory, _BUILT, task.log)
+        found = json.loads(output.splitlines()[-1])
+        if found["other"]:
+            raise HvdError(
+                f"{self.environment.name}: no module can take back {', '.join(found['other'])}",
+                "see setup_run_environment of the packages in it",
+                task.log,
+            )
+        parameters = self._nodes()[HOROVOD]["parameters"]
+        gpu = next((name for name in ("cuda", "rocm") if parameters.get(name)), "")
+        architectures = parameters.get({"cuda": "cuda_arch", "rocm": "amdgpu_target"}.get(gpu, ""))
+        expectation = self.expectation()
+        return Built(
+            environment=self.environment.name,
+            engine=self.name,
+            version=expectation.version,
+            frameworks={name: self._framework(name) for name in parameters["frameworks"]},
+            controllers=tuple(sorted(expectation.controllers)),
+            operations=tuple(sorted(expectation.operations)),
+            gpu=gpu,
+            architectures=tuple(_listed(architectures)),
+            gpu_mpi="mpi" in _listed(parameters.get("gpu_ops")),
+            python=self._nodes()["python"]["version"],
+            compiler=Part(**found["compiler"]),
+            mpi=Part(**found["mpi"]),
+            changes=tuple(Change(**each) for each in found["changes"]),
+            modules=tuple(found["modules"]),
+            digest=self.digest(self.environment),
+        )
+
+    @staticmethod
+    def digest(environment: Environment) -> str:
+        """Of what it is made from: the solution."""
+        return stamp.of(environment.lock)
+
+    def _framework(self, name: str) -> str:
+        package = externals.PACKAGES.get(name, f"py-{name}")
+        return self._nodes().get(package, {}).get("version", "")
+
     def expectation(self) -> Expectation:
         """What was asked for, from the concrete spec."""
         node = self._nodes()[HOROVOD]
@@ -170,6 +219,12 @@ class SpackEngine:
 
     def _lock(self) -> Dict[str, Any]:
         return json.loads(self.environment.lock.read_text())
+
+
+def _listed(value: Any) -> List[str]:
+    """A variant's values; Spack writes one alone where there can be one only."""
+    values = value if isinstance(value, list) else [value]
+    return sorted(each for each in values if each not in (None, "none"))
 
 
 def _place(external: Dict[str, Any]) -> str:

@@ -34,6 +34,8 @@ _RENAMED = {
     "mxnet": "mxnet",
     "mxnet-mkl": "mxnet",
 }
+#: The frameworks' packages where they are called otherwise than the recipe's variant.
+PACKAGES = {"pytorch": "py-torch", "mxnet": "mxnet", "spark": "py-pyspark"}
 #: What people call the frameworks' packages.
 FRAMEWORKS = {"py-torch": "PyTorch", "py-tensorflow": "TensorFlow"}
 #: Spack packages that a Horovod can take from an interpreter: with their deptypes on Python.

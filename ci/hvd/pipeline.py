@@ -8,7 +8,7 @@ import pathlib
 import shutil
 from typing import Any, Dict, List, Optional, Union
 
-from hvd import console, framework, lock, machine, paths, process, stamp
+from hvd import built, console, framework, lock, machine, paths, process, stamp
 from hvd.engine_pip import PipEngine
 from hvd.engine_spack import SpackEngine
 from hvd.environment import Environment
@@ -95,6 +95,7 @@ def _save_activation(run: Run, engine: Engine) -> None:
         path = activation_file(engine.environment.name, engine.name)
         variables = engine.activation(task)
         write_atomically(path, json.dumps(variables, indent=1).encode())
+        built.save(engine.built(task))
         task.say(paths.shorten(path))
 
 
@@ -123,10 +124,10 @@ def target(environment: str, engine: str) -> Target:
 def _smoke(run: Run, engine: Engine, options: Options, checks: List[Dict[str, Any]]) -> None:
     out = run.logs / "smoke" / "ranks"
     stamp.clear(out)
-    built = target(engine.environment.name, engine.name)
+    program = target(engine.environment.name, engine.name)
     failures: List[str] = []
     plan = smoke_plan(
-        built,
+        program,
         engine.expectation(),
         out,
         ranks=options.ranks,
