@@ -13,6 +13,7 @@ from hvd import (
     bench,
     cli_container,
     cli_launch,
+    cli_publish,
     cli_timeline,
     console,
     environment,
@@ -32,7 +33,7 @@ from hvd.spack import Sources
 
 #: The exit status for wrong usage and for errors outside a stage, as in most tools.
 USAGE = 2
-DEFAULT = "local-hvd"
+DEFAULT = environment.DEFAULT
 
 app = typer.Typer(
     name="./hvd",
@@ -245,6 +246,7 @@ def list_environments() -> None:
 
 app.command(name="container")(cli_container.container)
 app.command(name="launch")(cli_launch.launch)
+app.command(name="publish")(cli_publish.publish)
 app.command(name="timeline")(cli_timeline.timeline)
 
 

@@ -17,6 +17,8 @@ from hvd.specs import Spec
 
 #: The package that the pipeline is about.
 HOROVOD = "py-horovod"
+#: The environment where none is named.
+DEFAULT = "local-hvd"
 #: The generated file with this machine's externals, where an environment includes it.
 EXTERNALS = "externals.yaml"
 #: The directory below ``environments/`` with what each site has.
@@ -101,6 +103,12 @@ def load(name: str) -> Environment:
         if (parent / name / "spack.yaml").is_file():
             return _load(parent / name)
     raise HvdError(f"no environment is called '{name}'", f"use one of {', '.join(names())}")
+
+
+def base(environment: Environment) -> str:
+    """The name of the environment that ``environment`` was derived from; its own where of none."""
+    derived = environment.directory.parent == _derived()
+    return environment.name.rpartition("-")[0] if derived else environment.name
 
 
 def derive(base: Environment, spec: str) -> Environment:

@@ -25,8 +25,11 @@ PATIENCE = 10.0
 
 
 @contextlib.contextmanager
-def exclusive(path: pathlib.Path) -> Iterator[None]:
+def exclusive(path: pathlib.Path, what: str = "works in this checkout") -> Iterator[None]:
     """Hold the lock file ``path`` for the length of the block.
+
+    Args:
+        what: what the one that holds it does, for the error.
 
     Raises:
         HvdError: another ``./hvd`` holds it, or orphans of an earlier one do not end.
@@ -39,7 +42,7 @@ def exclusive(path: pathlib.Path) -> Iterator[None]:
         except BlockingIOError:
             owner = os.pread(descriptor, 32, 0).decode().strip() or "?"
             raise HvdError(
-                f"another ./hvd (process {owner}) works in this checkout",
+                f"another ./hvd (process {owner}) {what}",
                 f"wait for it, or end it with: kill {owner}",
             ) from None
         end_orphans(path)

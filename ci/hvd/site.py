@@ -133,11 +133,12 @@ class Status:
 
 @dataclasses.dataclass(frozen=True)
 class Modules:
-    """The module tool, and how the site names what it publishes."""
+    """The module tool, how the site names what it publishes, and what must not be beside it."""
 
     tool: str
     hierarchy: Tuple[str, ...] = ()
     projection: str = ""
+    conflict: Tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,184 @@
+"""From what was built, and what the site says of itself, to a module."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from typing import Dict, List, Tuple
+
+from hvd import externals
+from hvd.built import Built, Change
+from hvd.publish import naming
+from hvd.publish.module import Module
+from hvd.site import Site, Use
+
+#: What the frameworks are called, by their name in the recipe.
+_TITLES = {"keras": "Keras", "mxnet": "MXNet", "spark": "Spark", "ray": "Ray"}
+_LIBRARIES = {"mpi": "MPI", "gloo": "Gloo", "nccl": "NCCL", "ddl": "DDL", "ccl": "oneCCL"}
+_GPUS = {"cuda": "CUDA", "rocm": "ROCm"}
+#: When the cases of a site's fabric hold that no module can know of.
+_TIMES = {
+    "one_node": "in jobs on one node",
+    "many_nodes": "in jobs on two nodes or more",
+    "rdma": "where MPI uses RDMA",
+}
+#: Directories that every shell has on its lists; see is_system_path of Spack.
+_SYSTEM = {
+    os.path.join(root, leaf).rstrip("/")
+    for root in ("/", "/usr", "/usr/local")
+    for leaf in ("", "bin", "bin64", "sbin", "include", "lib", "lib64")
+}
+#: What MPI's modules are called, in small letters.  The libraries of another one, on
+#: LD_LIBRARY_PATH, would come before those that Horovod was linked with.
+_MPIS = (
+    "cray-mpich", "hpcx", "impi", "intel-mpi", "intelmpi", "mpich", "mvapich", "mvapich2",
+    "openmpi", "spectrum-mpi",
+)  # fmt: skip
+#: The same as other sites write it.
+_MPIS_WRITTEN = ("IntelMPI", "MPICH", "MVAPICH2", "OpenMPI")
+#: Lists whose empty entry stands for what the system has.
+_WITH_SYSTEM = ("MANPATH",)
+_HOME = "https://github.com/horovod/horovod"
+
+
+def describe(built: Built, machine: Site, use: Use, suffix: str = "") -> Module:
+    """The module of a built environment.
+
+    Args:
+        built: what was built.
+        machine: the site that it is published at.
+        use: what the environment uses of the site.
+        suffix: appended to the module's version.
+
+    Raises:
+        HvdError: there is no name for it.
+    """
+    name, version = naming.name(built, machine, suffix)
+    fabric = _fabric(built, machine)
+    return Module(
+        name=name,
+        version=version,
+        directory=naming.directory(built, machine.modules),
+        whatis=tuple(_whatis(built, name)),
+        help=_help(built, machine, fabric),
+        conflicts=tuple(
+            dict.fromkeys([name, *_other_mpis(built, use), *machine.modules.conflict])
+        ),
+        depends_on=tuple(_depends_on(built, use)),
+        changes=(*_lists(built.changes), *_variables(built.changes, fabric)),
+    )
+
+
+def _fabric(built: Built, machine: Site) -> Dict[str, str]:
+    """What holds in every job, and what the operations need."""
+    return {**machine.fabric.get("always", {}), **machine.fabric.get(built.case, {})}
+
+
+def _depends_on(built: Built, use: Use) -> List[str]:
+    """The site's modules; and those of externals, unless the site has another version to run."""
+    loads = [word for load in use.run for word in load]
+    names = {word.partition("/")[0] for word in loads}
+    return loads + [each for each in built.modules if each.partition("/")[0] not in names]
+
+
+def _other_mpis(built: Built, use: Use) -> List[str]:
+    """Modules of MPIs, where the one to run with is not a module itself."""
+    names = {each.partition("/")[0].lower() for each in _depends_on(built, use)}
+    if not built.mpi.name or names.intersection(_MPIS):
+        return []
+    return [*_MPIS, *_MPIS_WRITTEN]
+
+
+def _lists(changes: Tuple[Change, ...]) -> List[Change]:
+    """One change for each entry of a list, in an order that leaves the right one first."""
+    entries: Dict[Tuple[str, str, str], List[str]] = {}
+    for change in changes:
+        if change.kind == "set" or _of_the_system(change):
+            continue
+        values = entries.setdefault((change.name, change.kind, change.separator), [])
+        # the later of two is the one that counts: it comes first, or last
+        if change.value in values:
+            values.remove(change.value)
+        values.append(change.value)
+    found = [
+        Change(kind, name, value, separator)
+        for (name, kind, separator), values in sorted(entries.items())
+        for value in values
+    ]
+    ends = {change.name for change in found if change.name in _WITH_SYSTEM}
+    return found + [Change("append", name, "") for name in sorted(ends)]
+
+
+def _of_the_system(change: Change) -> bool:
+    return os.path.isabs(change.value) and os.path.normpath(change.value) in _SYSTEM
+
+
+def _variables(changes: Tuple[Change, ...], fabric: Dict[str, str]) -> List[Change]:
+    values = {change.name: change.value for change in changes if change.kind == "set"}
+    # a package of the user's own would come before the one that Horovod was built for
+    values["PYTHONNOUSERSITE"] = "1"
+    values.update(fabric)
+    return [Change("set", name, value) for name, value in sorted(values.items())]
+
+
+def _whatis(built: Built, name: str) -> List[str]:
+    words = [_LIBRARIES[each] for each in sorted({*built.controllers, *built.operations})]
+    words += [_GPUS[built.gpu]] if built.gpu else ["CPU"]
+    facts = _facts(built)
+    return [
+        f"Name: {name}",
+        f"Version: {built.version}",
+        f"Description: Horovod, distributed training for {facts['Frameworks']}",
+        "Keywords: " + ", ".join(["horovod", "distributed training", "allreduce", *words]),
+        f"URL: {_HOME}",
+        *(f"{title}: {fact}" for title, fact in facts.items()),
+    ]
+
+
+def _facts(built: Built) -> Dict[str, str]:
+    frameworks = [
+        f"{_title(name)} {version}".strip() for name, version in sorted(built.frameworks.items())
+    ]
+    titles = {**_LIBRARIES, "mpi": f"MPI ({built.mpi})"}
+    controllers = [titles[each] for each in built.controllers]
+    architectures = f"{_GPUS[built.gpu]} {', '.join(built.architectures)}" if built.gpu else "none"
+    return {
+        "Frameworks": ", ".join(frameworks),
+        "Controllers": ", ".join(controllers),
+        "Operations": ", ".join(_LIBRARIES[each] for each in built.operations),
+        "GPU architectures": architectures.strip(),
+        "Python": built.python,
+        "Compiler": str(built.compiler),
+        "Built by": f"{built.engine}, from environment {built.environment}",
+    }
+
+
+def _title(framework: str) -> str:
+    package = externals.PACKAGES.get(framework, f"py-{framework}")
+    return externals.FRAMEWORKS.get(package, _TITLES.get(framework, framework))
+
+
+def _help(built: Built, machine: Site, fabric: Dict[str, str]) -> str:
+    facts = _facts(built)
+    width = max(map(len, facts)) + 2
+    lines = [f"Horovod {built.version} for {facts['Frameworks']}.", ""]
+    lines += [f"{title + ':':<{width}}{fact}" for title, fact in facts.items()]
+    launcher = machine.launcher if machine.launcher != "horovodrun" else "mpirun"
+    if "mpi" not in built.controllers:
+        launcher = "horovodrun --gloo"
+    lines += ["", f"To run on two ranks: {launcher} {'-n' if launcher == 'srun' else '-np'} 2 "]
+    lines[-1] += "python train.py"
+    lines += ["To see what it was built with: horovodrun --check-build"]
+    if fabric:
+        lines += ["", f"For {machine.name}'s network it sets {', '.join(sorted(fabric))}."]
+    for case, time in _TIMES.items():
+        for name, value in sorted(machine.fabric.get(case, {}).items()):
+            lines.append(f"Set {name}={value} {time}.")
+    return "\n".join(lines)
+
+
+def unlocking(directory: pathlib.Path, tool: str) -> str:
+    """The line for a site's own compiler or MPI module that opens ``directory`` to its users."""
+    if tool == "lmod":
+        return f'prepend_path("MODULEPATH", "{directory}")'
+    return f"prepend-path MODULEPATH {directory}"

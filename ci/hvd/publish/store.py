@@ -1,0 +1,279 @@
+"""The published tree on disk: generations, of which one at a time is seen.
+
+    ROOT/lmod -> .current/lmod        what users give to `module use`; ROOT/tcl likewise
+    ROOT/.current -> .generations/N-DIGEST
+    ROOT/.generations/N-DIGEST/       manifest.json, lmod/, tcl/
+
+A generation is written aside, flushed to the disk and renamed; then `.current` is replaced by
+rename(2).  A reader sees the one before or the one after, for all tools at once, and a crash
+leaves the one before.  Earlier generations stay.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import stat
+from typing import Dict, Iterator, List, Tuple
+
+from hvd import lock
+from hvd.errors import HvdError
+from hvd.publish.plan import Source, Tree
+
+GENERATIONS = ".generations"
+CURRENT = ".current"
+MANIFEST = "manifest.json"
+LOCK = ".lock"
+#: Raised whenever the manifest changes its meaning.
+FORMAT = 1
+#: The tools that a tree can be for.
+TOOLS = ("lmod", "tcl")
+#: A generation that is being written; one that was left is of a process that was killed.
+_STAGING = ".new"
+
+
+@dataclasses.dataclass(frozen=True)
+class Generation:
+    """A published tree: the name of its directory, that of the one before, and the tree."""
+
+    name: str = ""
+    parent: str = ""
+    tree: Tree = Tree()
+
+
+@contextlib.contextmanager
+def locked(root: pathlib.Path) -> Iterator[None]:
+    """Hold ``root`` alone; make it where it is not there.
+
+    Raises:
+        HvdError: another process publishes there, or it cannot be written to.
+    """
+    with _reported(root):
+        if not root.is_dir():
+            root.mkdir(parents=True, mode=0o755)
+            root.chmod(0o755)
+        file = root / LOCK
+        if not file.exists():
+            descriptor = os.open(file, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+            os.fchmod(descriptor, 0o644 | _group_write(root))
+            os.close(descriptor)
+        os.close(os.open(file, os.O_RDWR))
+    with lock.exclusive(file, f"publishes to {root}"):
+        yield
+
+
+def read(root: pathlib.Path) -> Generation:
+    """What is published at ``root``; an empty tree where nothing is.
+
+    Raises:
+        HvdError: something is there that was not written by :func:`write`, or was changed since.
+    """
+    for tool in TOOLS:
+        _check_link(root / tool, f"{CURRENT}/{tool}")
+    link = root / CURRENT
+    if not os.path.lexists(link):
+        return Generation()
+    if not link.is_symlink():
+        raise _foreign(link)
+    return load(root, pathlib.PurePath(os.readlink(link)).name)
+
+
+def load(root: pathlib.Path, name: str) -> Generation:
+    """The generation called ``name``, each of its files as it was written.
+
+    Raises:
+        HvdError: as :func:`read`.
+    """
+    directory = root / GENERATIONS / name
+    manifest = directory / MANIFEST
+    try:
+        data = json.loads(manifest.read_text())
+        digests, parent = data["files"], data["parent"]
+        sources = {path: Source(**source) for path, source in data["modules"].items()}
+        defaults = data["defaults"]
+        if data["format"] != FORMAT:
+            raise KeyError(f"format {data['format']}")
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise HvdError(
+            f"{manifest} cannot be read: {error}",
+            "publish to another --root, or put the file back from a backup",
+        ) from error
+    files = {}
+    for path in _files(directory):
+        name_ = path.relative_to(directory).as_posix()
+        if name_ == MANIFEST:
+            continue
+        if name_ not in digests or path.is_symlink():
+            raise _foreign(path)
+        files[name_] = path.read_bytes()
+        if hashlib.sha256(files[name_]).hexdigest() != digests[name_]:
+            raise HvdError(
+                f"{path} was changed by hand",
+                "take the change back: it would be lost; what is published can be changed by "
+                "publishing with --replace",
+            )
+    gone = sorted(set(digests) - set(files))
+    if gone:
+        raise HvdError(
+            f"{directory / gone[0]} is gone", "put it back from a backup, or go to --rollback"
+        )
+    return Generation(name, parent, Tree(files, sources, defaults))
+
+
+def write(root: pathlib.Path, current: Generation, tree: Tree) -> str:
+    """Publish ``tree`` after ``current``, and return the name of its generation.
+
+    Raises:
+        HvdError: it cannot be written; what was published before still is.
+    """
+    with _reported(root):
+        generations = root / GENERATIONS
+        if not generations.is_dir():
+            generations.mkdir(mode=0o755)
+            generations.chmod(0o755 | _shared(root))
+        staging = generations / _STAGING
+        _remove(staging)
+        content = {path: hashlib.sha256(each).hexdigest() for path, each in tree.files.items()}
+        digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        name = f"{_number(generations):04d}-{digest[:12]}"
+        manifest = {
+            "format": FORMAT,
+            "parent": current.name,
+            "modules": {path: dataclasses.asdict(each) for path, each in tree.sources.items()},
+            "defaults": dict(tree.defaults),
+            "files": content,
+        }
+        text = json.dumps(manifest, indent=1, sort_keys=True) + "\n"
+        try:
+            _stage(staging, {**tree.files, MANIFEST: text.encode()})
+            os.rename(staging, generations / name)
+            _flush(generations)
+        except BaseException:
+            _remove(staging)
+            raise
+        switch(root, name)
+        return name
+
+
+def switch(root: pathlib.Path, name: str) -> None:
+    """Let readers see the generation called ``name``, from one moment to the next.
+
+    Raises:
+        HvdError: it cannot be; what was seen before still is.
+    """
+    with _reported(root):
+        _link(root / CURRENT, f"{GENERATIONS}/{name}")
+        for tool in TOOLS:
+            if (root / CURRENT / tool).is_dir() and not (root / tool).is_symlink():
+                _link(root / tool, f"{CURRENT}/{tool}")
+
+
+def _stage(staging: pathlib.Path, files: Dict[str, bytes]) -> None:
+    directories = {staging}
+    for path in files:
+        directories.update(staging / parent for parent in pathlib.PurePath(path).parents)
+    for directory in sorted(directories):
+        directory.mkdir(mode=0o755)
+        # whatever the umask is; a set-group-ID bit that was inherited stays
+        directory.chmod(stat.S_IMODE(directory.stat().st_mode) & stat.S_ISGID | 0o755)
+    for path, content in files.items():
+        with open(staging / path, "xb") as sink:
+            os.fchmod(sink.fileno(), 0o644)
+            sink.write(content)
+            sink.flush()
+            os.fsync(sink.fileno())
+    for directory in directories:
+        _flush(directory)
+
+
+def _number(generations: pathlib.Path) -> int:
+    numbers = [path.name.partition("-")[0] for path in generations.iterdir()]
+    return max([int(number) for number in numbers if number.isdigit()], default=0) + 1
+
+
+def _link(link: pathlib.Path, target: str) -> None:
+    temporary = link.with_name(f".{link.name.lstrip('.')}.new")
+    with contextlib.suppress(FileNotFoundError):
+        temporary.unlink()
+    temporary.symlink_to(target)
+    os.replace(temporary, link)
+    _flush(link.parent)
+
+
+def _flush(directory: pathlib.Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove(directory: pathlib.Path) -> None:
+    if directory.exists():
+        shutil.rmtree(directory)
+
+
+def _files(directory: pathlib.Path) -> List[pathlib.Path]:
+    """What is below ``directory`` and no directory itself."""
+    found: List[pathlib.Path] = []
+    for parent, directories, names in os.walk(directory):
+        here = pathlib.Path(parent)
+        links = [name for name in directories if (here / name).is_symlink()]
+        found += [here / name for name in [*names, *links]]
+    return sorted(found)
+
+
+def _check_link(link: pathlib.Path, target: str) -> None:
+    if os.path.lexists(link) and not (link.is_symlink() and os.readlink(link) == target):
+        raise _foreign(link)
+
+
+def _foreign(path: pathlib.Path) -> HvdError:
+    return HvdError(
+        f"{path} was not written by ./hvd publish, and stands in its way",
+        "move it elsewhere, or publish to another --root",
+    )
+
+
+def _group_write(root: pathlib.Path) -> int:
+    """Whether those of the directory's group may write, as a mode."""
+    return root.stat().st_mode & stat.S_IWGRP
+
+
+def _shared(root: pathlib.Path) -> int:
+    """What lets a group publish together: the directory's bits for that."""
+    return root.stat().st_mode & (stat.S_IWGRP | stat.S_ISGID)
+
+
+@contextlib.contextmanager
+def _reported(root: pathlib.Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise HvdError(
+            f"cannot publish to {error.filename or root}: {error.strerror or error}; "
+            "what was published before is as it was",
+            "check the directory's permissions, its quota and the space left on its disk, "
+            "or publish to another --root",
+        ) from error
+
+
+def changed(before: Tree, after: Tree) -> List[Tuple[str, str]]:
+    """What going from one tree to another does: ``back``, ``gone`` or ``replaced``, and a path."""
+    rows = []
+    for path in sorted({*before.sources, *after.sources}):
+        if path not in after.files:
+            rows.append(("gone", path))
+        elif path not in before.files:
+            rows.append(("back", path))
+        elif before.files[path] != after.files[path]:
+            rows.append(("replaced", path))
+    for group in sorted({*before.defaults, *after.defaults}):
+        if group in after.defaults and before.defaults.get(group) != after.defaults[group]:
+            rows.append(("default", after.defaults[group]))
+    return rows
