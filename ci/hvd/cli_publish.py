@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import functools
 import pathlib
-from typing import List, Optional, Sequence, Tuple
+from typing import Callable, List, Optional, Sequence, Tuple
 
 import rich.table
 import typer
@@ -74,8 +75,10 @@ def publish(
         return
     wanted = []
     tools: List[str] = []
+    # reading all sites takes longer than the rest
+    site_of = functools.lru_cache(None)(site.of)
     for name in dict.fromkeys(names or [environment.DEFAULT]):
-        module, source, chosen = _describe(name, engine.value, tool, suffix)
+        module, source, chosen = _describe(name, engine.value, tool, suffix, site_of)
         wanted.append((module, source))
         tools += [each for each in chosen if each not in tools]
     with contextlib.nullcontext() if dry_run else store.locked(root):
@@ -95,12 +98,16 @@ def publish(
 
 
 def _describe(
-    name: str, engine: str, tool: Optional[ToolName], suffix: str
+    name: str,
+    engine: str,
+    tool: Optional[ToolName],
+    suffix: str,
+    site_of: Callable[[str], site.Site],
 ) -> Tuple[Module, Source, Sequence[str]]:
     """The module of the environment called ``name``, and the tools that it is for."""
     chosen = environment.load(name)
     base = environment.base(chosen)
-    machine = site.of(base)
+    machine = site_of(base)
     done = built.load(name, engine)
     built.check(done, _ENGINES[done.engine].digest(chosen))
     module = describe.describe(done, machine, machine.environments[base], suffix)

@@ -63,3 +63,18 @@ def launched(monkeypatch, capsys):
         return Done(ended.value.code or 0, printed.out, printed.err)
 
     return run
+
+
+@pytest.fixture
+def publish(capsys):
+    """Run ``./hvd publish`` in this process; its status, and all that it says."""
+    from hvd import cli
+
+    def run(*arguments: object):
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["publish", *map(str, arguments)])
+        printed = capsys.readouterr()
+        return ended.value.code or 0, printed.out + printed.err
+
+    return run

@@ -44,7 +44,7 @@ def error(data: object) -> HvdError:
         (f"{GPU}:gpuz", 4, "did you mean 'gpu'?"),
         (f"{GPU}:lsf:ques", "debug", "did you mean 'queue'?"),
         ("fabric:alwys", {"set": {"A": "b"}, "source": "js-run"}, "did you mean 'always'?"),
-        ("modules:xyzzy", "x", "use one of hierarchy, projection, source, tool"),
+        ("modules:xyzzy", "x", "use one of conflict, hierarchy, projection, source, tool"),
     ],
 )
 def test_a_misspelled_key_names_the_nearest(path, value, remedy) -> None:

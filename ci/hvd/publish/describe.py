@@ -137,7 +137,8 @@ def _whatis(built: Built, name: str) -> List[str]:
 
 def _facts(built: Built) -> Dict[str, str]:
     frameworks = [
-        f"{_title(name)} {version}".strip() for name, version in sorted(built.frameworks.items())
+        f"{_title(name)} {externals.spack_version(version)}".strip()
+        for name, version in sorted(built.frameworks.items())
     ]
     titles = {**_LIBRARIES, "mpi": f"MPI ({built.mpi})"}
     controllers = [titles[each] for each in built.controllers]

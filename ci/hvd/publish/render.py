@@ -38,8 +38,12 @@ def _lua(text: str) -> str:
 
 
 def _tcl(text: str) -> str:
-    """``text`` as a word of Tcl in which nothing is substituted."""
-    return '"' + re.sub(r'([\\"$\[\]{}])', r"\\\1", text).replace("\n", "\\n") + '"'
+    """``text`` as a word of Tcl in which nothing is substituted.
+
+    In ASCII: Lmod and Environment Modules take other bytes of a file for different characters.
+    """
+    escaped = re.sub(r'([\\"$\[\]{}])', r"\\\1", text).replace("\n", "\\n")
+    return '"' + re.sub(r"[^\x00-\x7f]", lambda each: f"\\u{ord(each[0]):04x}", escaped) + '"'
 
 
 #: By the name of the tool.

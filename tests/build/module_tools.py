@@ -1,0 +1,147 @@
+"""Lmod and Environment Modules from Debian's packages, unpacked aside: they exclude each other."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import shlex
+import shutil
+import subprocess
+from typing import Dict, List
+
+from hvd import paths
+
+#: The packages of each tool: itself and what runs it.
+_TCL = ("tcl8.6", "libtcl8.6")
+_LUA = ("lua5.3", "lua-filesystem", "lua-json", "lua-lpeg", "lua-posix", "lua-term")
+PACKAGES = {
+    "lmod": ("lmod", *_LUA, *_TCL),
+    "tcl": ("environment-modules", *_TCL),
+}
+#: Starts the ``module`` command in bash.
+_INITS = {"lmod": "usr/share/lmod/lmod/init/bash", "tcl": "usr/share/modules/init/bash"}
+#: What the packages' files say of each other's places.
+_PLACES = (
+    "/usr/share/lmod", "/usr/lib/lmod", "/usr/share/lua", "/usr/share/modules",
+    "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/bin/lua5.3",
+    "/usr/bin/tclsh8.6", "/etc/lmod", "/etc/environment-modules",
+)  # fmt: skip
+#: Tcl's program and library where they were unpacked; no variable of the loader's reaches what
+#: Tcl starts, as that one is to see the user's.
+_TCLSH = """\
+#!/bin/sh
+TCL_LIBRARY={root}/usr/share/tcltk/tcl8.6 exec {loader} --library-path {libraries} \\
+    {root}/usr/bin/tclsh8.6.real "$@"
+"""
+
+
+class Unavailable(Exception):
+    """The packages cannot be had; the text says why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ModuleTool:
+    """A real module tool: ``lmod`` or ``tcl``."""
+
+    name: str
+    root: pathlib.Path
+
+    def shell(self, program: str, **variables: str) -> subprocess.CompletedProcess:
+        """Run lines of bash in a shell that knows the ``module`` command and little else.
+
+        Standard output and standard error are captured, apart.
+        """
+        clean = {
+            "HOME": "/nonexistent",
+            "PATH": "/usr/bin:/bin",
+            "TERM": "dumb",
+            "LANG": "C.UTF-8",
+        }
+        clean["LMOD_PAGER"] = clean["MODULES_PAGER"] = ""
+        init = shlex.quote(str(self.root / _INITS[self.name]))
+        script = f". {init}\n{program}\n"
+        command = ["env", "-i", *(f"{k}={v}" for k, v in {**clean, **variables}.items())]
+        command += ["bash", "--noprofile", "--norc", "-c", script]
+        return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+    def program(self, name: str) -> pathlib.Path:
+        """A program that comes with the tool."""
+        return next(self.root.glob(f"usr/share/lmod/*/libexec/{name}"))
+
+
+def install(name: str) -> ModuleTool:
+    """Have a module tool below the cache.
+
+    Raises:
+        Unavailable: its packages cannot be had.
+    """
+    root = paths.cache() / "module-tools" / name
+    if not root.is_dir():
+        fresh = root.with_name(f".{name}.{os.getpid()}")
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir(parents=True)
+        try:
+            _unpack(PACKAGES[name], fresh)
+            _relocate(fresh, root)
+            try:
+                fresh.rename(root)
+            except OSError:
+                # another process was faster
+                if not root.is_dir():
+                    raise
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+    return ModuleTool(name, root)
+
+
+def _unpack(packages, root: pathlib.Path) -> None:
+    for program in ("apt-get", "dpkg"):
+        if not shutil.which(program):
+            raise Unavailable(f"{program} is not on PATH")
+    done = subprocess.run(
+        ["apt-get", "download", *packages], cwd=root, capture_output=True, text=True
+    )
+    if done.returncode:
+        raise Unavailable(f"apt-get download: {done.stderr.strip().splitlines()[-1]}")
+    for archive in root.glob("*.deb"):
+        subprocess.run(["dpkg", "-x", archive, root], check=True)
+        archive.unlink()
+
+
+def _relocate(root: pathlib.Path, final: pathlib.Path) -> None:
+    """Let the files below ``root`` look for each other below ``final``."""
+    for file in root.rglob("*"):
+        if file.is_symlink() or not file.is_file():
+            continue
+        text = file.read_bytes()
+        if b"\0" in text:
+            continue
+        for place in _PLACES:
+            text = text.replace(place.encode(), f"{final}{place}".encode())
+        file.write_bytes(text)
+    for link in root.rglob("*"):
+        target = os.readlink(link) if link.is_symlink() else ""
+        if target.startswith("/usr") and (root / target[1:]).exists():
+            link.unlink()
+            link.symlink_to(f"{final}{target}")
+    program = root / "usr/bin/tclsh8.6"
+    program.rename(program.with_name("tclsh8.6.real"))
+    library = next(root.glob("usr/lib/*/libtcl8.6.so*"))
+    loader = next(iter(sorted(pathlib.Path("/").glob("lib*/ld-linux-*.so.*"))))
+    libraries = final / library.parent.relative_to(root)
+    program.write_text(_TCLSH.format(root=final, loader=loader, libraries=libraries))
+    program.chmod(0o755)
+
+
+def environment(done: subprocess.CompletedProcess, mark: str) -> Dict[str, str]:
+    """The variables that ``echo MARK; env -0; echo`` printed, without the shell's own."""
+    blob = done.stdout.partition(f"{mark}\n")[2].partition("\n\0end\n")[0]
+    pairs: List[str] = [entry for entry in blob.split("\0") if "=" in entry]
+    found = dict(entry.split("=", 1) for entry in pairs)
+    return {k: v for k, v in found.items() if k not in ("_", "SHLVL", "PWD", "OLDPWD")}
+
+
+def show(mark: str) -> str:
+    """A line of shell that prints the environment for :func:`environment`."""
+    return f"echo {mark}; env -0; printf '\\n\\0end\\n'"

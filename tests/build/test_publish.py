@@ -1,0 +1,188 @@
+"""What was really built, published, and used in a shell that has the module tool and no more."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import re
+import shlex
+import subprocess
+from typing import Dict
+
+import pytest
+
+from hvd.publish import store
+from tests.build import module_tools
+from tests.build.conftest import Built
+from tests.build.module_tools import ModuleTool, environment, show
+from tests.build.test_publish_tools import users
+from tests.conftest import unmet
+
+#: Sums over the ranks, and says what it was done with.
+PROGRAM = """\
+import shutil, sys, torch, horovod.torch as hvd
+hvd.init()
+total = hvd.allreduce(torch.ones(1000) * (hvd.rank() + 1), op=hvd.Sum)
+assert torch.equal(total, torch.full((1000,), 3.0)), total[:3]
+print("rank", hvd.rank(), "of", hvd.size(), "python", sys.executable, flush=True)
+hvd.shutdown()
+"""
+#: Open MPI as root, and on fewer cores than ranks.
+MPIRUN = "mpirun --allow-run-as-root --oversubscribe -np 2"
+
+
+@dataclasses.dataclass(frozen=True)
+class Published:
+    built: Built
+    root: pathlib.Path
+    name: str
+
+    def use(self, tool: ModuleTool) -> str:
+        return f"module use {shlex.quote(str(self.root / tool.name))}"
+
+
+def publish(built: Built, root: pathlib.Path) -> Published:
+    arguments = ["publish", "local-hvd", "--root", root, "--tool", "both"]
+    done = built.checkout.hvd(*arguments, "--engine", built.engine)
+    assert done.returncode == 0, done.stdout
+    (name,) = set(re.findall(r"module load (\S+)", done.stdout))
+    return Published(built, root, name)
+
+
+@pytest.fixture(scope="module")
+def by_pip(built_by_pip, tmp_path_factory) -> Published:
+    return publish(built_by_pip, tmp_path_factory.mktemp("pip") / "m")
+
+
+@pytest.fixture(scope="module")
+def by_spack(built_by_spack, tmp_path_factory) -> Published:
+    return publish(built_by_spack, tmp_path_factory.mktemp("spack") / "m")
+
+
+@pytest.fixture(params=["pip", "spack"])
+def published(request) -> Published:
+    return request.getfixturevalue(f"by_{request.param}")
+
+
+@pytest.fixture(params=store.TOOLS)
+def tool(request) -> ModuleTool:
+    try:
+        return module_tools.install(request.param)
+    except module_tools.Unavailable as error:
+        unmet(request.config, "build", f"{request.param}: {error}")
+
+
+def test_two_ranks_agree_and_the_shell_is_what_it_was(published, tool, tmp_path) -> None:
+    """Acceptance: module load, two ranks by the mpirun on PATH, module purge."""
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    script = f"""
+{published.use(tool)}
+{show("before")}
+module load horovod || exit 3
+{show("loaded")}
+for name in python horovodrun mpirun; do echo $name is $(command -v $name); done
+horovodrun --check-build || exit 4
+{MPIRUN} python {program} || exit 5
+module purge
+{show("after")}
+"""
+    done = tool.shell(script, TMPDIR=str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    before, loaded, after = (environment(done, each) for each in ("before", "loaded", "after"))
+    assert users(after) == users(before)
+    assert published.name in loaded["LOADEDMODULES"]
+    assert not any("SPACK" in name for name in loaded)
+    target = published.built.target.environment
+    places = dict(re.findall(r"^(\w+) is (\S+)$", done.stdout, re.MULTILINE))
+    for name in places:
+        assert pathlib.Path(places[name]).resolve() == which(name, target), name
+    ranks = sorted(re.findall(r"^rank (\d) of 2 python (\S+)$", done.stdout, re.MULTILINE))
+    assert [rank for rank, _ in ranks] == ["0", "1"], done.stdout
+    assert "[X] PyTorch" in done.stdout and "[X] MPI" in done.stdout
+
+
+def which(name: str, variables: Dict[str, str]) -> pathlib.Path:
+    script = f"command -v {name}"
+    found = subprocess.run(["bash", "-c", script], env=variables, capture_output=True, text=True)
+    return pathlib.Path(found.stdout.strip()).resolve()
+
+
+def test_it_is_what_spack_load_gives(by_spack, tool, find_spack, request) -> None:
+    """The same lists in the same order and the same values, but for what is Spack's own."""
+    checkout = by_spack.built.checkout
+    spack = (
+        f". {checkout.root}/.hvd/setup-env.sh && spack -e {checkout.root}/environments/local-hvd"
+    )
+    base = {"HOME": "/nonexistent", "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+    command = [
+        "env",
+        "-i",
+        *(f"{k}={v}" for k, v in base.items()),
+        "bash",
+        "--noprofile",
+        "--norc",
+    ]
+    load = subprocess.run(
+        [*command, "-c", f"{spack} load --sh py-horovod"], capture_output=True, text=True
+    )
+    assert load.returncode == 0 and "export PYTHONPATH" in load.stdout, load.stderr
+    script = f"{show('before')}\n{load.stdout}\n{show('loaded')}"
+    by_load = subprocess.run([*command, script], env=base, capture_output=True, text=True)
+    expected = changes(by_load)
+    expected.pop("SPACK_LOADED_HASHES")
+    done = tool.shell(
+        f"{by_spack.use(tool)}\n{show('before')}\nmodule load horovod\n{show('loaded')}"
+    )
+    found = {name: value for name, value in changes(done).items() if name in users(changes(done))}
+    assert found.pop("PYTHONNOUSERSITE") == "1"
+    assert {name: entries(value) for name, value in found.items()} == {
+        name: entries(value) for name, value in expected.items()
+    }
+
+
+def changes(done) -> Dict[str, str]:
+    before, loaded = environment(done, "before"), environment(done, "loaded")
+    return {name: value for name, value in loaded.items() if before.get(name) != value}
+
+
+def entries(value: str) -> list:
+    """A list's entries without the empty one, which stands for what the system has."""
+    return [entry for entry in value.split(":") if entry]
+
+
+def test_both_engines_give_the_same_to_users(by_pip, by_spack) -> None:
+    """One name and the same facts: only the places and who built it are others."""
+    assert by_pip.name == by_spack.name
+    lines = []
+    for each in (by_pip, by_spack):
+        text = (each.root / "tcl" / each.name).read_text().splitlines()
+        kept = [line for line in text if not re.match("(prepend|append)-path|pushenv", line)]
+        lines.append([line for line in kept if "Built by" not in line])
+    assert lines[0] == lines[1]
+
+
+def test_what_was_built_since_is_not_what_is_published(built_by_pip, tmp_path) -> None:
+    """A build that is not whole is refused; so is a name that the other engine has."""
+    stamp = built_by_pip.checkout.root / ".hvd/pip/local-hvd/stamp"
+    text = stamp.read_text()
+    stamp.unlink()
+    try:
+        arguments = ["publish", "--root", tmp_path / "m", "--tool", "tcl", "--engine", "pip"]
+        done = built_by_pip.checkout.hvd(*arguments)
+    finally:
+        stamp.write_text(text)
+    assert done.returncode == 2 and "has changed since pip built it" in done.stdout
+    assert not (tmp_path / "m").exists()
+
+
+def test_the_name_that_the_other_engine_has(by_spack, built_by_pip) -> None:
+    arguments = ["publish", "--root", by_spack.root, "--tool", "both", "--engine", "pip"]
+    before = (by_spack.root / store.CURRENT / store.MANIFEST).read_text()
+    done = built_by_pip.checkout.hvd(*arguments)
+    assert (
+        done.returncode == 2 and "the name of another module, of local-hvd (spack)" in done.stdout
+    )
+    assert (by_spack.root / store.CURRENT / store.MANIFEST).read_text() == before
+    assert json.loads(before)["parent"] == ""

@@ -1,0 +1,89 @@
+"""Environments that are built for the commands that come after a build, and for them alone."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+from typing import Optional
+
+from hvd import built, environment, paths
+from hvd.built import Built, Change, Part
+from hvd.engine_pip import PipEngine
+
+
+def pretend(spec: str = "", name: str = environment.DEFAULT, **changes: object) -> Built:
+    """Let an environment be built by pip, as far as `./hvd publish` can see.
+
+    Args:
+        spec: as with ``--spec``.
+        name: the environment, or the one to derive it from.
+        changes: fields of :class:`Built` that are otherwise.
+    """
+    chosen = environment.load(name)
+    chosen = environment.derive(chosen, spec) if spec else chosen
+    engine = PipEngine(chosen)
+    programs = engine.venv / "bin"
+    programs.mkdir(parents=True, exist_ok=True)
+    script = programs / "horovodrun"
+    script.write_text(f"#!/bin/sh\necho {chosen.name}\n")
+    script.chmod(0o755)
+    (engine.directory / "stamp").write_text(chosen.name)
+    fields = {
+        "environment": chosen.name,
+        "engine": "pip",
+        "version": "0.28.1",
+        "frameworks": {"pytorch": "2.13.0"},
+        "controllers": ("gloo", "mpi"),
+        "operations": ("gloo", "mpi"),
+        "gpu": "",
+        "architectures": (),
+        "gpu_mpi": False,
+        "python": "3.11.7",
+        "compiler": Part("gcc", "12.2.0"),
+        "mpi": Part("openmpi", "4.1.8"),
+        "changes": (Change("prepend", "PATH", str(programs)),),
+        "modules": (),
+        "digest": engine.digest(chosen),
+    }
+    done = Built(**{**fields, **changes})
+    built.save(done)
+    return done
+
+
+def snapshot(root: pathlib.Path) -> dict:
+    """All that is below ``root``: mode, and content or target, by path; but for the lock."""
+    return {
+        path.relative_to(root).as_posix(): (
+            path.lstat().st_mode,
+            _content(path),
+        )
+        for path in sorted(root.rglob("*"))
+        if path.name != ".lock"
+    }
+
+
+def _content(path: pathlib.Path) -> Optional[object]:
+    if path.is_symlink():
+        return str(path.readlink())
+    return path.read_bytes() if path.is_file() else None
+
+
+#: Runs ``./hvd`` in another process with what is built below a directory: the first argument.
+DRIVER = """
+import pathlib, sys
+from hvd import paths
+paths.STATE = pathlib.Path(sys.argv[1])
+from hvd import cli
+cli.main(sys.argv[2:])
+"""
+
+
+def command(*arguments: object) -> list:
+    """``./hvd`` in another process; see :data:`DRIVER`."""
+    return [sys.executable, "-c", DRIVER, str(paths.STATE), *map(str, arguments)]
+
+
+def state(directory: pathlib.Path, monkeypatch) -> pathlib.Path:
+    """Keep what is built below ``directory``."""
+    monkeypatch.setattr(paths, "STATE", directory)
+    return directory
