@@ -7,6 +7,7 @@ never change, and not of the environment's view, which its next installation cha
 import json
 
 import spack.environment
+import spack.store
 import spack.user_environment
 from spack import traverse
 from spack.util import environment as changes
@@ -18,7 +19,10 @@ KINDS = {
     changes.AppendFlagsEnv: "append",
 }
 
-roots = spack.environment.active_environment().concrete_roots()
+# as they are in the database, which is where `spack load` has them from: their order counts
+wanted = spack.environment.active_environment().concrete_roots()
+with spack.store.STORE.db.read_transaction():
+    roots = [spack.store.STORE.db.query_by_spec_hash(spec.dag_hash())[1].spec for spec in wanted]
 listed = []
 other = []
 for change in spack.user_environment.environment_modifications_for_specs(*roots):
@@ -33,7 +37,7 @@ for change in spack.user_environment.environment_modifications_for_specs(*roots)
 modules = []
 for spec in traverse.traverse_nodes(roots, deptype=("link", "run"), order="topo"):
     modules += [name for name in spec.external_modules or [] if name not in modules]
-(horovod,) = [spec for spec in roots if spec.name == "py-horovod"]
+(horovod,) = [spec for spec in wanted if spec.name == "py-horovod"]
 
 
 def part(virtual):

@@ -22,11 +22,14 @@ _TIMES = {
     "many_nodes": "in jobs on two nodes or more",
     "rdma": "where MPI uses RDMA",
 }
-#: Directories that every shell has on its lists; see is_system_path of Spack.
+#: Directories that every shell has on its lists, which must not come before those of others;
+#: Spack's is_system_path leaves out some of what it finds below /usr.
+_LEAVES = (
+    "", "bin", "bin64", "sbin", "include", "lib", "lib64", "man", "share/man", "share/aclocal",
+    "share/pkgconfig", "lib/pkgconfig", "lib64/pkgconfig",
+)  # fmt: skip
 _SYSTEM = {
-    os.path.join(root, leaf).rstrip("/")
-    for root in ("/", "/usr", "/usr/local")
-    for leaf in ("", "bin", "bin64", "sbin", "include", "lib", "lib64")
+    os.path.normpath(f"{root}/{leaf}") for root in ("", "/usr", "/usr/local") for leaf in _LEAVES
 }
 #: What MPI's modules are called, in small letters.  The libraries of another one, on
 #: LD_LIBRARY_PATH, would come before those that Horovod was linked with.
@@ -93,13 +96,14 @@ def _lists(changes: Tuple[Change, ...]) -> List[Change]:
     """One change for each entry of a list, in an order that leaves the right one first."""
     entries: Dict[Tuple[str, str, str], List[str]] = {}
     for change in changes:
-        if change.kind == "set" or _of_the_system(change):
+        value = os.path.normpath(change.value) if os.path.isabs(change.value) else change.value
+        if change.kind == "set" or value in _SYSTEM:
             continue
         values = entries.setdefault((change.name, change.kind, change.separator), [])
         # the later of two is the one that counts: it comes first, or last
-        if change.value in values:
-            values.remove(change.value)
-        values.append(change.value)
+        if value in values:
+            values.remove(value)
+        values.append(value)
     found = [
         Change(kind, name, value, separator)
         for (name, kind, separator), values in sorted(entries.items())
@@ -107,10 +111,6 @@ def _lists(changes: Tuple[Change, ...]) -> List[Change]:
     ]
     ends = {change.name for change in found if change.name in _WITH_SYSTEM}
     return found + [Change("append", name, "") for name in sorted(ends)]
-
-
-def _of_the_system(change: Change) -> bool:
-    return os.path.isabs(change.value) and os.path.normpath(change.value) in _SYSTEM
 
 
 def _variables(changes: Tuple[Change, ...], fabric: Dict[str, str]) -> List[Change]:
