@@ -135,18 +135,10 @@ def _rollback(root: pathlib.Path, dry_run: bool) -> None:
                 "see what is there: ./hvd publish --dry-run" if current.name else "publish first",
             )
         before = store.load(root, current.parent)
-        changes = store.changed(current.tree, before.tree)
-        _show(
-            [Row(change, path, _source(current, before, path)) for change, path in changes],
-            dry_run,
-        )
+        _show(plan.changed(current.tree, before.tree), dry_run)
         if not dry_run:
             store.switch(root, before.name)
             console.note(f"published again: {before.name}")
-
-
-def _source(current: store.Generation, before: store.Generation, path: str) -> str:
-    return str(before.tree.sources.get(path) or current.tree.sources[path])
 
 
 def _show(rows: Sequence[Row], dry_run: bool) -> None:

@@ -38,7 +38,7 @@ class Tree:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A line of what changes: ``new``, ``replaced``, ``same`` or ``default``."""
+    """A line of what changes: ``new``, ``same``, ``replaced``, ``default``, ``back``, ``gone``."""
 
     change: str
     path: str
@@ -92,6 +92,26 @@ def make(
                     render.default(path, tool)
                 )
     return Tree(files, sources, defaults), rows
+
+
+def changed(before: Tree, after: Tree) -> List[Row]:
+    """What going from one tree back to another does."""
+    rows: List[Row] = []
+
+    def add(change: str, path: str) -> None:
+        rows.append(Row(change, path, str(after.sources.get(path) or before.sources[path])))
+
+    for path in sorted({*before.sources, *after.sources}):
+        if path not in after.files:
+            add("gone", path)
+        elif path not in before.files:
+            add("back", path)
+        elif before.files[path] != after.files[path]:
+            add("replaced", path)
+    for group in sorted({*before.defaults, *after.defaults}):
+        if group in after.defaults and before.defaults.get(group) != after.defaults[group]:
+            add("default", after.defaults[group])
+    return rows
 
 
 def _clash(module: Module, source: Source, other: Source, or_else: str) -> HvdError:

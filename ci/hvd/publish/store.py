@@ -17,12 +17,12 @@ import hashlib
 import json
 import os
 import pathlib
-import shutil
 import stat
-from typing import Dict, Iterator, List, Tuple
+from typing import Iterator
 
 from hvd import lock
 from hvd.errors import HvdError
+from hvd.publish import disk
 from hvd.publish.plan import Source, Tree
 
 GENERATIONS = ".generations"
@@ -33,8 +33,9 @@ LOCK = ".lock"
 FORMAT = 1
 #: The tools that a tree can be for.
 TOOLS = ("lmod", "tcl")
-#: A generation that is being written; one that was left is of a process that was killed.
-_STAGING = ".new"
+#: A generation that is being written; one that was left is of a process that was killed.  Each
+#: user has one, as nobody can remove another's.
+_STAGING = f".new-{os.getuid()}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +105,7 @@ def load(root: pathlib.Path, name: str) -> Generation:
             "publish to another --root, or put the file back from a backup",
         ) from error
     files = {}
-    for path in _files(directory):
+    for path in disk.files(directory):
         name_ = path.relative_to(directory).as_posix()
         if name_ == MANIFEST:
             continue
@@ -137,7 +138,7 @@ def write(root: pathlib.Path, current: Generation, tree: Tree) -> str:
             generations.mkdir(mode=0o755)
             generations.chmod(0o755 | _shared(root))
         staging = generations / _STAGING
-        _remove(staging)
+        disk.remove(staging)
         content = {path: hashlib.sha256(each).hexdigest() for path, each in tree.files.items()}
         digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
         name = f"{_number(generations):04d}-{digest[:12]}"
@@ -150,11 +151,11 @@ def write(root: pathlib.Path, current: Generation, tree: Tree) -> str:
         }
         text = json.dumps(manifest, indent=1, sort_keys=True) + "\n"
         try:
-            _stage(staging, {**tree.files, MANIFEST: text.encode()})
+            disk.put(staging, {**tree.files, MANIFEST: text.encode()})
             os.rename(staging, generations / name)
-            _flush(generations)
+            disk.flush(generations)
         except BaseException:
-            _remove(staging)
+            disk.remove(staging)
             raise
         switch(root, name)
         return name
@@ -167,65 +168,15 @@ def switch(root: pathlib.Path, name: str) -> None:
         HvdError: it cannot be; what was seen before still is.
     """
     with _reported(root):
-        _link(root / CURRENT, f"{GENERATIONS}/{name}")
+        disk.link(root / CURRENT, f"{GENERATIONS}/{name}")
         for tool in TOOLS:
             if (root / CURRENT / tool).is_dir() and not (root / tool).is_symlink():
-                _link(root / tool, f"{CURRENT}/{tool}")
-
-
-def _stage(staging: pathlib.Path, files: Dict[str, bytes]) -> None:
-    directories = {staging}
-    for path in files:
-        directories.update(staging / parent for parent in pathlib.PurePath(path).parents)
-    for directory in sorted(directories):
-        directory.mkdir(mode=0o755)
-        # whatever the umask is; a set-group-ID bit that was inherited stays
-        directory.chmod(stat.S_IMODE(directory.stat().st_mode) & stat.S_ISGID | 0o755)
-    for path, content in files.items():
-        with open(staging / path, "xb") as sink:
-            os.fchmod(sink.fileno(), 0o644)
-            sink.write(content)
-            sink.flush()
-            os.fsync(sink.fileno())
-    for directory in directories:
-        _flush(directory)
+                disk.link(root / tool, f"{CURRENT}/{tool}")
 
 
 def _number(generations: pathlib.Path) -> int:
     numbers = [path.name.partition("-")[0] for path in generations.iterdir()]
     return max([int(number) for number in numbers if number.isdigit()], default=0) + 1
-
-
-def _link(link: pathlib.Path, target: str) -> None:
-    temporary = link.with_name(f".{link.name.lstrip('.')}.new")
-    with contextlib.suppress(FileNotFoundError):
-        temporary.unlink()
-    temporary.symlink_to(target)
-    os.replace(temporary, link)
-    _flush(link.parent)
-
-
-def _flush(directory: pathlib.Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _remove(directory: pathlib.Path) -> None:
-    if directory.exists():
-        shutil.rmtree(directory)
-
-
-def _files(directory: pathlib.Path) -> List[pathlib.Path]:
-    """What is below ``directory`` and no directory itself."""
-    found: List[pathlib.Path] = []
-    for parent, directories, names in os.walk(directory):
-        here = pathlib.Path(parent)
-        links = [name for name in directories if (here / name).is_symlink()]
-        found += [here / name for name in [*names, *links]]
-    return sorted(found)
 
 
 def _check_link(link: pathlib.Path, target: str) -> None:
@@ -261,19 +212,3 @@ def _reported(root: pathlib.Path) -> Iterator[None]:
             "check the directory's permissions, its quota and the space left on its disk, "
             "or publish to another --root",
         ) from error
-
-
-def changed(before: Tree, after: Tree) -> List[Tuple[str, str]]:
-    """What going from one tree to another does: ``back``, ``gone`` or ``replaced``, and a path."""
-    rows = []
-    for path in sorted({*before.sources, *after.sources}):
-        if path not in after.files:
-            rows.append(("gone", path))
-        elif path not in before.files:
-            rows.append(("back", path))
-        elif before.files[path] != after.files[path]:
-            rows.append(("replaced", path))
-    for group in sorted({*before.defaults, *after.defaults}):
-        if group in after.defaults and before.defaults.get(group) != after.defaults[group]:
-            rows.append(("default", after.defaults[group]))
-    return rows
