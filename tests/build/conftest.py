@@ -16,8 +16,10 @@ from typing import Dict, List
 import pytest
 
 from hvd import specs
+from hvd.publish import store
 from hvd.smoke.check_build import Expectation
 from hvd.smoke.launch import Target
+from tests.build import module_tools
 from tests.build.security import sources
 from tests.conftest import Checkout, chosen_pairs, copy_checkout, unmet
 
@@ -151,3 +153,12 @@ def released(horovod_tree):
 def patched(py_horovod, horovod_tree):
     """A function that gives the Python code of a version of Horovod with our patches."""
     return functools.lru_cache(None)(functools.partial(sources.patched, py_horovod, horovod_tree))
+
+
+@pytest.fixture(params=store.TOOLS)
+def tool(request) -> module_tools.ModuleTool:
+    """A real module tool, each in turn."""
+    try:
+        return module_tools.install(request.param)
+    except module_tools.Unavailable as error:
+        unmet(request.config, "build", f"{request.param}: {error}")

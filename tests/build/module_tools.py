@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
+import re
 import shlex
 import shutil
 import subprocess
@@ -34,6 +35,11 @@ _TCLSH = """\
 TCL_LIBRARY={root}/usr/share/tcltk/tcl8.6 exec {loader} --library-path {libraries} \\
     {root}/usr/bin/tclsh8.6.real "$@"
 """
+
+#: A tool's own records of what is loaded; nothing of the user's.
+RECORDS = re.compile(
+    "LOADEDMODULES|_LMFILES_|_ModuleTable|__LMOD_|LMOD_|__MODULES_|MODULEPATH$|MODULES_"
+)
 
 
 class Unavailable(Exception):
@@ -145,3 +151,8 @@ def environment(done: subprocess.CompletedProcess, mark: str) -> Dict[str, str]:
 def show(mark: str) -> str:
     """A line of shell that prints the environment for :func:`environment`."""
     return f"echo {mark}; env -0; printf '\\n\\0end\\n'"
+
+
+def users(variables: Dict[str, str]) -> Dict[str, str]:
+    """``variables`` without the module tool's own."""
+    return {name: value for name, value in variables.items() if not RECORDS.match(name)}
