@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import enum
 import functools
 import pathlib
@@ -81,7 +80,7 @@ def publish(
         module, source, chosen = _describe(name, engine.value, tool, suffix, site_of)
         wanted.append((module, source))
         tools += [each for each in chosen if each not in tools]
-    with contextlib.nullcontext() if dry_run else store.locked(root):
+    with store.reported(root) if dry_run else store.locked(root):
         current = store.read(root)
         tree, rows = plan.make(current.tree, wanted, tools, default, replace)
         _show(rows, dry_run)
@@ -127,7 +126,7 @@ def _tools(machine: site.Site, tool: Optional[ToolName]) -> Sequence[str]:
 
 
 def _rollback(root: pathlib.Path, dry_run: bool) -> None:
-    with contextlib.nullcontext() if dry_run else store.locked(root):
+    with store.reported(root) if dry_run else store.locked(root):
         current = store.read(root)
         if not current.parent:
             raise HvdError(

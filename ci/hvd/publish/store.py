@@ -54,7 +54,7 @@ def locked(root: pathlib.Path) -> Iterator[None]:
     Raises:
         HvdError: another process publishes there, or it cannot be written to.
     """
-    with _reported(root):
+    with reported(root):
         if not root.is_dir():
             root.mkdir(parents=True, mode=0o755)
             root.chmod(0o755)
@@ -64,7 +64,8 @@ def locked(root: pathlib.Path) -> Iterator[None]:
             os.fchmod(descriptor, 0o644 | _group_write(root))
             os.close(descriptor)
         os.close(os.open(file, os.O_RDWR))
-    with lock.exclusive(file, f"publishes to {root}"):
+    # some file systems have no locks
+    with reported(root), lock.exclusive(file, f"publishes to {root}"):
         yield
 
 
@@ -132,7 +133,7 @@ def write(root: pathlib.Path, current: Generation, tree: Tree) -> str:
     Raises:
         HvdError: it cannot be written; what was published before still is.
     """
-    with _reported(root):
+    with reported(root):
         generations = root / GENERATIONS
         if not generations.is_dir():
             generations.mkdir(mode=0o755)
@@ -167,7 +168,7 @@ def switch(root: pathlib.Path, name: str) -> None:
     Raises:
         HvdError: it cannot be; what was seen before still is.
     """
-    with _reported(root):
+    with reported(root):
         disk.link(root / CURRENT, f"{GENERATIONS}/{name}")
         for tool in TOOLS:
             if (root / CURRENT / tool).is_dir() and not (root / tool).is_symlink():
@@ -202,7 +203,12 @@ def _shared(root: pathlib.Path) -> int:
 
 
 @contextlib.contextmanager
-def _reported(root: pathlib.Path) -> Iterator[None]:
+def reported(root: pathlib.Path) -> Iterator[None]:
+    """Say in one line what the system refuses below ``root``.
+
+    Raises:
+        HvdError: the system refused something.
+    """
     try:
         yield
     except OSError as error:
