@@ -109,6 +109,26 @@ def test_what_the_site_gives() -> None:
     assert "NCCL" in module.help and "mpirun" not in module.help
 
 
+@pytest.mark.parametrize(
+    ("modules", "run", "mpi", "refused", "taken"),
+    [
+        (Modules("none"), (), "openmpi", {"openmpi", "OpenMPI", "mpich"}, set()),
+        (Modules("lmod"), (), "openmpi", {"mpich", "impi"}, {"openmpi", "OpenMPI"}),
+        (Modules("lmod"), (), "intel-oneapi-mpi", {"openmpi"}, {"impi", "IntelMPI"}),
+        (Modules("lmod"), (("GCC/12", "OpenMPI/4"),), "openmpi", set(), {"mpich", "OpenMPI"}),
+        (Modules("lmod", ("compiler", "mpi")), (), "openmpi", set(), {"mpich", "OpenMPI"}),
+        (Modules("lmod", conflict=("conda",)), (), "openmpi", {"conda", "mpich"}, {"openmpi"}),
+    ],
+)
+def test_which_modules_it_is_not_loaded_beside(modules, run, mpi, refused, taken) -> None:
+    """Any other MPI's; the one that it was built with may be a module that all have loaded."""
+    machine = dataclasses.replace(LOCAL, modules=modules)
+    done = publishing.pretend(mpi=Part(mpi, "4.1.8"))
+    module = describe.describe(done, machine, Use("node", "cpu", run=run))
+    assert {"horovod", *refused} <= set(module.conflicts)
+    assert not taken & set(module.conflicts)
+
+
 def test_what_depends_on_the_job_is_said_and_not_set() -> None:
     machine = site.load("frontier")
     done = publishing.pretend(gpu="rocm", operations=("gloo", "mpi", "nccl"))

@@ -39,6 +39,11 @@ _MPIS = (
 )  # fmt: skip
 #: The same as other sites write it.
 _MPIS_WRITTEN = ("IntelMPI", "MPICH", "MVAPICH2", "OpenMPI")
+#: What else the modules of an MPI are called than its package.
+_SAME = {
+    name: ("impi", "intel-mpi", "intelmpi", "intel-oneapi-mpi")
+    for name in ("intel-mpi", "intel-oneapi-mpi")
+}
 #: Lists whose empty entry stands for what the system has.
 _WITH_SYSTEM = ("MANPATH",)
 _HOME = "https://github.com/horovod/horovod"
@@ -65,7 +70,7 @@ def describe(built: Built, machine: Site, use: Use, suffix: str = "") -> Module:
         whatis=tuple(_whatis(built, name)),
         help=_help(built, machine, fabric),
         conflicts=tuple(
-            dict.fromkeys([name, *_other_mpis(built, use), *machine.modules.conflict])
+            dict.fromkeys([name, *_other_mpis(built, machine, use), *machine.modules.conflict])
         ),
         depends_on=tuple(_depends_on(built, use)),
         changes=(*_lists(built.changes), *_variables(built.changes, fabric)),
@@ -84,12 +89,15 @@ def _depends_on(built: Built, use: Use) -> List[str]:
     return loads + [each for each in built.modules if each.partition("/")[0] not in names]
 
 
-def _other_mpis(built: Built, use: Use) -> List[str]:
-    """Modules of MPIs, where the one to run with is not a module itself."""
+def _other_mpis(built: Built, machine: Site, use: Use) -> List[str]:
+    """Modules of MPIs, where the one to run with is neither loaded nor asked for as a module."""
     names = {each.partition("/")[0].lower() for each in _depends_on(built, use)}
-    if not built.mpi.name or names.intersection(_MPIS):
+    asked_for = "mpi" in machine.modules.hierarchy
+    if not built.mpi.name or asked_for or names.intersection(_MPIS):
         return []
-    return [*_MPIS, *_MPIS_WRITTEN]
+    # a site may have a module of the very MPI that it was built with, loaded from the start
+    same = _SAME.get(built.mpi.name, (built.mpi.name,)) if machine.modules.tool != "none" else ()
+    return [name for name in (*_MPIS, *_MPIS_WRITTEN) if name.lower() not in same]
 
 
 def _lists(changes: Tuple[Change, ...]) -> List[Change]:
