@@ -23,7 +23,6 @@ from hvd import paths
 
 PACKAGES = ("debootstrap",)
 RELEASE = "bookworm"
-MIRROR = "http://deb.debian.org/debian"
 #: Where the host's certificates are in a root, besides its own.
 _CERTIFICATES = "/etc/certificates-of-the-host.pem"
 _CLEAN = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
@@ -176,7 +175,7 @@ def _bootstrap(root: pathlib.Path) -> None:
             raise Unable(done.stderr.strip().splitlines()[-1])
     program = tools / "usr" / "sbin" / "debootstrap"
     done = subprocess.run(
-        [program, "--variant=minbase", RELEASE, root, MIRROR],
+        [program, "--variant=minbase", RELEASE, root],
         env={**os.environ, "DEBOOTSTRAP_DIR": str(tools / "usr" / "share" / "debootstrap")},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
