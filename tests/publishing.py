@@ -7,8 +7,9 @@ import sys
 from typing import Optional
 
 from hvd import built, environment, paths
-from hvd.built import Built, Change, Part
+from hvd.built import Built, Change
 from hvd.engine_pip import PipEngine
+from tests import builds
 
 
 def pretend(spec: str = "", name: str = environment.DEFAULT, **changes: object) -> Built:
@@ -30,22 +31,11 @@ def pretend(spec: str = "", name: str = environment.DEFAULT, **changes: object) 
     (engine.directory / "stamp").write_text(chosen.name)
     fields = {
         "environment": chosen.name,
-        "engine": "pip",
-        "version": "0.28.1",
-        "frameworks": {"pytorch": "2.13.0"},
-        "controllers": ("gloo", "mpi"),
-        "operations": ("gloo", "mpi"),
-        "gpu": "",
-        "architectures": (),
-        "gpu_mpi": False,
-        "python": "3.11.7",
-        "compiler": Part("gcc", "12.2.0"),
-        "mpi": Part("openmpi", "4.1.8"),
         "changes": (Change("prepend", "PATH", str(programs)),),
-        "modules": (),
         "digest": engine.digest(chosen),
+        **changes,
     }
-    done = Built(**{**fields, **changes})
+    done = builds.record(**fields)
     built.save(done)
     return done
 

@@ -1,7 +1,7 @@
 """What was built, in a file of its own: for the commands that come after the build.
 
-Each build writes it beside the activation.  It holds no more than what the environment, the
-solution and the installation say, so that publishing needs neither Spack nor an interpreter.
+Each build writes it.  It holds no more than what the environment, the solution and the
+installation say, so that those commands need neither Spack nor an interpreter.
 """
 
 from __future__ import annotations
@@ -9,14 +9,17 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-from typing import Any, Dict, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Tuple
 
-from hvd import paths
+from hvd import environment as environments
+from hvd import framework, paths, stamp
+from hvd.environment import Environment
 from hvd.errors import HvdError
 from hvd.files import write_atomically
+from hvd.smoke.check_build import PLUGINS, Expectation
 
 #: Raised whenever a field is added, removed or changes its meaning.
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +62,7 @@ class Built:
             empty where that is not known.
         controllers: of ``mpi``, ``gloo``.
         operations: of ``nccl``, ``ddl``, ``ccl``, ``mpi``, ``gloo``, as in the smoke test.
+        nccl_link: how NCCL was to be linked, ``shared`` or ``static``; empty without NCCL.
         gpu: ``cuda``, ``rocm`` or empty.
         architectures: the GPU architectures in it, as in the variant.
         gpu_mpi: GPU buffers go through MPI.
@@ -66,7 +70,10 @@ class Built:
         compiler: what compiled it.
         mpi: what it calls; empty without MPI.
         changes: what makes it the active one, in the order in which they are made.
+        variables: those that activate it as the engine does, with their whole values; for
+            programs that need nothing of the caller's shell.
         modules: modules of the externals that it runs with.
+        inputs: a digest of each of our files that decided what was built, by its path.
         digest: of what the engine made it from; see :func:`check`.
     """
 
@@ -76,6 +83,7 @@ class Built:
     frameworks: Mapping[str, str]
     controllers: Tuple[str, ...]
     operations: Tuple[str, ...]
+    nccl_link: str
     gpu: str
     architectures: Tuple[str, ...]
     gpu_mpi: bool
@@ -83,8 +91,48 @@ class Built:
     compiler: Part
     mpi: Part
     changes: Tuple[Change, ...]
+    variables: Mapping[str, str]
     modules: Tuple[str, ...]
+    inputs: Mapping[str, str]
     digest: str
+
+    @property
+    def name(self) -> str:
+        """Of the environment and the engine: what files that belong to it are called."""
+        return f"{self.environment}-{self.engine}"
+
+    @property
+    def directory(self) -> pathlib.Path:
+        """Where files go that activate it."""
+        return paths.STATE / "activation" / self.name
+
+    @property
+    def again(self) -> str:
+        """The command that builds it again."""
+        return f"./hvd build {self.environment} --engine {self.engine}"
+
+    @property
+    def expectation(self) -> Expectation:
+        """What ``horovodrun --check-build`` has to say."""
+        frameworks = frozenset(self.frameworks)
+        return Expectation(
+            version=self.version,
+            frameworks=frameworks & frozenset(PLUGINS),
+            controllers=frozenset(self.controllers),
+            operations=frozenset(self.operations),
+            extras=frameworks - frozenset(PLUGINS),
+        )
+
+    def changed(self) -> List[str]:
+        """The files that decided what was built and are not as they were then."""
+        now = inputs(environments.load(self.environment), self.engine)
+        return sorted(
+            name for name in {*now, *self.inputs} if now.get(name) != self.inputs.get(name)
+        )
+
+    def run_environment(self) -> Dict[str, str]:
+        """The whole environment to run its programs in, without what the caller's shell adds."""
+        return {**framework.clean_environment(), **self.variables}
 
     @property
     def case(self) -> str:
@@ -101,22 +149,34 @@ def file(environment: str, engine: str) -> pathlib.Path:
     return paths.STATE / "built" / f"{environment}-{engine}.json"
 
 
-def save(built: Built) -> None:
-    """Write it down."""
+def inputs(environment: Environment, engine: str) -> Dict[str, str]:
+    """A digest of each of our files that decides what ``engine`` builds, by its path."""
+    files = [*environment.inputs(), environment.externals]
+    files += [environment.lock] if engine == "spack" else []
+    whole = [file for path in files if path.exists() for file in stamp.files(path)]
+    return {paths.shorten(file): stamp.of(file) for file in whole}
+
+
+def save(built: Built) -> pathlib.Path:
+    """Write it down, and return where."""
     data = {"format": FORMAT, **dataclasses.asdict(built)}
     text = json.dumps(data, indent=1) + "\n"
-    write_atomically(file(built.environment, built.engine), text.encode())
+    path = file(built.environment, built.engine)
+    write_atomically(path, text.encode())
+    return path
 
 
-def load(environment: str, engine: str) -> Built:
+def find(environment: str, engine: str = "auto") -> Built:
     """What ``engine`` built of ``environment``.
 
     Args:
         engine: ``spack`` or ``pip``; ``auto`` for what is there, Spack's first.
 
     Raises:
-        HvdError: nothing was, or it was by another ./hvd than this.
+        HvdError: there is no such environment, nothing was built of it, or it was by another
+            ./hvd than this.
     """
+    environments.load(environment)
     engines = ["spack", "pip"] if engine == "auto" else [engine]
     found = [path for path in (file(environment, name) for name in engines) if path.is_file()]
     build = f"./hvd build {environment}" + (f" --engine {engine}" if engine != "auto" else "")
@@ -129,7 +189,7 @@ def load(environment: str, engine: str) -> Built:
         if data.pop("format", None) != FORMAT:
             raise HvdError(f"{shown}: key 'format' is not {FORMAT}", f"write it anew: {build}")
         return _made(data)
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise HvdError(f"{shown}: {error}", f"write it anew: {build}") from error
 
 
@@ -142,17 +202,16 @@ def check(built: Built, digest: str) -> None:
     Raises:
         HvdError: it is not.
     """
-    build = f"./hvd build {built.environment} --engine {built.engine}"
     if digest != built.digest:
         raise HvdError(
             f"{built.environment} has changed since {built.engine} built it",
-            f"build it again: {build}",
+            f"build it again: {built.again}",
         )
     for change in built.changes:
         if change.name == "PATH" and not pathlib.Path(change.value).is_dir():
             raise HvdError(
                 f"{built.environment} is not whole: there is no {change.value}",
-                f"build it again: {build}",
+                f"build it again: {built.again}",
             )
 
 

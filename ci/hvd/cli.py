@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import pathlib
 import sys
 from typing import List, Optional
@@ -26,6 +25,7 @@ from hvd import (
     solve_all,
     testing,
 )
+from hvd.cli_common import EngineName
 from hvd.errors import HvdError
 from hvd.pipeline import Options
 from hvd.run import EXIT_STATUS, StageFailed
@@ -48,14 +48,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-class EngineName(str, enum.Enum):
-    """What builds: Spack, pip, or Spack where one can be had and pip elsewhere."""
-
-    auto = "auto"
-    spack = "spack"
-    pip = "pip"
 
 
 _SOURCES = "Where Spack comes from"

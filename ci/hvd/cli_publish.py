@@ -11,6 +11,7 @@ import rich.table
 import typer
 
 from hvd import built, console, environment, paths, site
+from hvd.cli_common import BuiltByOption, EngineName
 from hvd.engine_pip import PipEngine
 from hvd.engine_spack import SpackEngine
 from hvd.errors import HvdError
@@ -30,14 +31,6 @@ class ToolName(str, enum.Enum):
     both = "both"
 
 
-class EngineName(str, enum.Enum):
-    """Whose build: Spack's, pip's, or what is there, Spack's first."""
-
-    auto = "auto"
-    spack = "spack"
-    pip = "pip"
-
-
 def publish(
     names: Optional[List[str]] = typer.Argument(
         None, metavar="[ENV]...", help="Built environments; see ./hvd list.  [default: local-hvd]"
@@ -46,7 +39,7 @@ def publish(
     tool: Optional[ToolName] = typer.Option(
         None, "--tool", help="What for.  [default: the site's tool]", show_default=False
     ),
-    engine: EngineName = typer.Option(EngineName.auto, "--engine", help="Whose build."),
+    engine: EngineName = BuiltByOption,
     default: bool = typer.Option(
         False, "--default", help="Make it what is loaded where no version is named."
     ),
@@ -107,7 +100,7 @@ def _describe(
     chosen = environment.load(name)
     base = environment.base(chosen)
     machine = site_of(base)
-    done = built.load(name, engine)
+    done = built.find(name, engine)
     built.check(done, _ENGINES[done.engine].digest(chosen))
     module = describe.describe(done, machine, machine.environments[base], suffix)
     return module, Source(name, done.engine), _tools(machine, tool)

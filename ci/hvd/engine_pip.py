@@ -13,6 +13,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from hvd import (
     accelerators,
+    built,
     externals,
     framework,
     local,
@@ -156,6 +157,7 @@ class PipEngine:
             frameworks={n: have.get(p, {}).get("version", "") for n, p in packages.items()},
             controllers=tuple(sorted(expectation.controllers)),
             operations=tuple(sorted(expectation.operations)),
+            nccl_link=self.selection.nccl_link if "nccl" in expectation.operations else "",
             gpu=self.selection.gpu or "",
             architectures=self.selection.gpu_architectures,
             gpu_mpi=self.selection.gpu_mpi,
@@ -163,7 +165,9 @@ class PipEngine:
             compiler=Part(machine.compiler_name(), machine.compiler_version()),
             mpi=Part(library.package, library.version) if library else Part(),
             changes=tuple(changes),
+            variables=self.activation(task),
             modules=(),
+            inputs=built.inputs(self.environment, self.name),
             digest=self.digest(self.environment),
         )
 

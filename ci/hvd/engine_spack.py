@@ -7,7 +7,7 @@ import json
 import pathlib
 from typing import Any, Dict, List
 
-from hvd import externals, local, mirror, paths, site_check, stamp
+from hvd import built, externals, local, mirror, paths, site_check, stamp
 from hvd import spack as spack_module
 from hvd.built import Built, Change, Part
 from hvd.environment import HOROVOD, Environment
@@ -144,6 +144,7 @@ class SpackEngine:
             frameworks={name: self._framework(name) for name in parameters["frameworks"]},
             controllers=tuple(sorted(expectation.controllers)),
             operations=tuple(sorted(expectation.operations)),
+            nccl_link=parameters.get("nccl_link", "shared") if parameters["nccl"] else "",
             gpu=gpu,
             architectures=tuple(_listed(architectures)),
             gpu_mpi="mpi" in _listed(parameters.get("gpu_ops")),
@@ -151,7 +152,9 @@ class SpackEngine:
             compiler=Part(**found["compiler"]),
             mpi=Part(**found["mpi"]),
             changes=tuple(Change(**each) for each in found["changes"]),
+            variables=self.activation(task),
             modules=tuple(found["modules"]),
+            inputs=built.inputs(self.environment, self.name),
             digest=self.digest(self.environment),
         )
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import pathlib
 import shutil
 from typing import Any, Dict, List, Optional, Union
 
-from hvd import built, console, framework, lock, machine, paths, process, stamp
+from hvd import built, console, lock, machine, paths, process, stamp
 from hvd.engine_pip import PipEngine
 from hvd.engine_spack import SpackEngine
 from hvd.environment import Environment
 from hvd.errors import HvdError
-from hvd.files import write_atomically
 from hvd.report import RunReport, write_report
 from hvd.run import Run
 from hvd.smoke.run import Target, smoke_plan
@@ -90,18 +88,9 @@ def _choose(run: Run, environment: Environment, options: Options) -> Engine:
 
 
 def _save_activation(run: Run, engine: Engine) -> None:
-    """Keep what activates the environment, for the smoke test and for later commands."""
+    """Keep what was built and what activates it, for the smoke test and for later commands."""
     with run.step("activation") as task:
-        path = activation_file(engine.environment.name, engine.name)
-        variables = engine.activation(task)
-        write_atomically(path, json.dumps(variables, indent=1).encode())
-        built.save(engine.built(task))
-        task.say(paths.shorten(path))
-
-
-def activation_file(environment: str, engine: str) -> pathlib.Path:
-    """Where the variables stand that activate a built environment."""
-    return paths.STATE / "activation" / f"{environment}-{engine}.json"
+        task.say(paths.shorten(built.save(engine.built(task))))
 
 
 def target(environment: str, engine: str) -> Target:
@@ -110,13 +99,7 @@ def target(environment: str, engine: str) -> Target:
     Raises:
         HvdError: it has not been built.
     """
-    path = activation_file(environment, engine)
-    if not path.is_file():
-        raise HvdError(
-            f"{environment} has not been built by {engine}",
-            f"build it: ./hvd build {environment} --engine {engine}",
-        )
-    variables = {**framework.clean_environment(), **json.loads(path.read_text())}
+    variables = built.find(environment, engine).run_environment()
     python = shutil.which("python", path=variables["PATH"])
     return Target(pathlib.Path(python or "python"), variables)
 

@@ -166,10 +166,14 @@ class Site:
     pitfalls: Tuple[Pitfall, ...]
     sources: Mapping[str, str]
 
-    def variables(self, operations: str, nodes: int, rdma: bool = False) -> Dict[str, str]:
-        """The fabric's environment variables for a job on ``nodes`` nodes."""
+    def variables(
+        self, operations: str, nodes: Optional[int] = None, rdma: bool = False
+    ) -> Dict[str, str]:
+        """The fabric's environment variables for a job on ``nodes`` nodes; None for any job."""
         found: Dict[str, str] = {}
-        cases = ["always", operations, "one_node" if nodes == 1 else "many_nodes"]
+        cases = ["always", operations]
+        if nodes is not None:
+            cases.append("one_node" if nodes == 1 else "many_nodes")
         for case in cases + ["rdma"] * rdma:
             found.update(self.fabric.get(case, {}))
         return found

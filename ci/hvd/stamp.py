@@ -20,7 +20,7 @@ def of(*inputs: Any) -> str:
     total = hashlib.sha256()
     for item in inputs:
         if isinstance(item, pathlib.Path):
-            for file in _files(item):
+            for file in files(item):
                 total.update(f"\0{file.name}\0".encode())
                 total.update(file.read_bytes())
         else:
@@ -47,7 +47,8 @@ def clear(directory: pathlib.Path) -> None:
         shutil.rmtree(directory)
 
 
-def _files(path: pathlib.Path) -> Iterable[pathlib.Path]:
+def files(path: pathlib.Path) -> Iterable[pathlib.Path]:
+    """The files below ``path`` that count, or itself where it is one."""
     if path.is_file():
         return [path]
     return sorted(

@@ -64,7 +64,7 @@ def test_a_second_build_does_nothing_and_keeps_no_variable_of_the_caller(built, 
     install = [line for line in done.stdout.splitlines() if " install" in line]
     assert len(install) == 1 and "cached" in install[0], done.stdout
     state = built.checkout.root / ".hvd"
-    files = [*state.glob("logs/**/*.log"), *state.glob("activation/*"), *state.glob("*.sh")]
+    files = [*state.glob("logs/**/*.log"), *state.glob("built/*"), *state.glob("*.sh")]
     assert files
     assert not [f for f in files if b"hunter2-and-more" in f.read_bytes()]
 

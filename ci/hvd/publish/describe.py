@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
-from typing import Dict, List, Tuple
+from typing import Dict, List
 
 from hvd import externals
+from hvd.activation import parts
 from hvd.built import Built, Change
 from hvd.publish import naming
 from hvd.publish.module import Module
@@ -22,15 +22,6 @@ _TIMES = {
     "many_nodes": "in jobs on two nodes or more",
     "rdma": "where MPI uses RDMA",
 }
-#: Directories that every shell has on its lists, which must not come before those of others;
-#: Spack's is_system_path leaves out some of what it finds below /usr.
-_LEAVES = (
-    "", "bin", "bin64", "sbin", "include", "lib", "lib64", "man", "share/man", "share/aclocal",
-    "share/pkgconfig", "lib/pkgconfig", "lib64/pkgconfig",
-)  # fmt: skip
-_SYSTEM = {
-    os.path.normpath(f"{root}/{leaf}") for root in ("", "/usr", "/usr/local") for leaf in _LEAVES
-}
 #: What MPI's modules are called, in small letters.  The libraries of another one, on
 #: LD_LIBRARY_PATH, would come before those that Horovod was linked with.
 _MPIS = (
@@ -44,8 +35,6 @@ _SAME = {
     name: ("impi", "intel-mpi", "intelmpi", "intel-oneapi-mpi")
     for name in ("intel-mpi", "intel-oneapi-mpi")
 }
-#: Lists whose empty entry stands for what the system has.
-_WITH_SYSTEM = ("MANPATH",)
 _HOME = "https://github.com/horovod/horovod"
 
 
@@ -62,7 +51,8 @@ def describe(built: Built, machine: Site, use: Use, suffix: str = "") -> Module:
         HvdError: there is no name for it.
     """
     name, version = naming.name(built, machine, suffix)
-    fabric = _fabric(built, machine)
+    # what depends on the job is said in the help
+    fabric = machine.variables(built.case)
     return Module(
         name=name,
         version=version,
@@ -72,26 +62,14 @@ def describe(built: Built, machine: Site, use: Use, suffix: str = "") -> Module:
         conflicts=tuple(
             dict.fromkeys([name, *_other_mpis(built, machine, use), *machine.modules.conflict])
         ),
-        depends_on=tuple(_depends_on(built, use)),
-        changes=(*_lists(built.changes), *_variables(built.changes, fabric)),
+        depends_on=tuple(parts.modules(built, use)),
+        changes=(*parts.lists(built.changes), *_variables(built, fabric)),
     )
-
-
-def _fabric(built: Built, machine: Site) -> Dict[str, str]:
-    """What holds in every job, and what the operations need."""
-    return {**machine.fabric.get("always", {}), **machine.fabric.get(built.case, {})}
-
-
-def _depends_on(built: Built, use: Use) -> List[str]:
-    """The site's modules; and those of externals, unless the site has another version to run."""
-    loads = [word for load in use.run for word in load]
-    names = {word.partition("/")[0] for word in loads}
-    return loads + [each for each in built.modules if each.partition("/")[0] not in names]
 
 
 def _other_mpis(built: Built, machine: Site, use: Use) -> List[str]:
     """Modules of MPIs, where the one to run with is neither loaded nor asked for as a module."""
-    names = {each.partition("/")[0].lower() for each in _depends_on(built, use)}
+    names = {each.partition("/")[0].lower() for each in parts.modules(built, use)}
     asked_for = "mpi" in machine.modules.hierarchy
     if not built.mpi.name or asked_for or names.intersection(_MPIS):
         return []
@@ -100,33 +78,9 @@ def _other_mpis(built: Built, machine: Site, use: Use) -> List[str]:
     return [name for name in (*_MPIS, *_MPIS_WRITTEN) if name.lower() not in same]
 
 
-def _lists(changes: Tuple[Change, ...]) -> List[Change]:
-    """One change for each entry of a list, in an order that leaves the right one first."""
-    entries: Dict[Tuple[str, str, str], List[str]] = {}
-    for change in changes:
-        value = os.path.normpath(change.value) if os.path.isabs(change.value) else change.value
-        if change.kind == "set" or value in _SYSTEM:
-            continue
-        values = entries.setdefault((change.name, change.kind, change.separator), [])
-        # the later of two is the one that counts: it comes first, or last
-        if value in values:
-            values.remove(value)
-        values.append(value)
-    found = [
-        Change(kind, name, value, separator)
-        for (name, kind, separator), values in sorted(entries.items())
-        for value in values
-    ]
-    ends = {change.name for change in found if change.name in _WITH_SYSTEM}
-    return found + [Change("append", name, "") for name in sorted(ends)]
-
-
-def _variables(changes: Tuple[Change, ...], fabric: Dict[str, str]) -> List[Change]:
-    values = {change.name: change.value for change in changes if change.kind == "set"}
-    # a package of the user's own would come before the one that Horovod was built for
-    values["PYTHONNOUSERSITE"] = "1"
-    values.update(fabric)
-    return [Change("set", name, value) for name, value in sorted(values.items())]
+def _variables(built: Built, fabric: Dict[str, str]) -> List[Change]:
+    values = parts.variables(built.changes, fabric)
+    return [Change("set", name, value) for name, value in values.items()]
 
 
 def _whatis(built: Built, name: str) -> List[str]:

@@ -1,0 +1,1 @@
+"""What activates a built environment in a shell that has no Spack: ``./hvd activate``."""

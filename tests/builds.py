@@ -1,0 +1,31 @@
+"""Records of builds that there never were."""
+
+from __future__ import annotations
+
+from hvd import environment
+from hvd.built import Built, Change, Part
+
+
+def record(**changes: object) -> Built:
+    """What is written down of `local-hvd` built by pip; ``changes`` are fields otherwise."""
+    fields = {
+        "environment": environment.DEFAULT,
+        "engine": "pip",
+        "version": "0.28.1",
+        "frameworks": {"pytorch": "2.13.0"},
+        "controllers": ("gloo", "mpi"),
+        "operations": ("gloo", "mpi"),
+        "nccl_link": "",
+        "gpu": "",
+        "architectures": (),
+        "gpu_mpi": False,
+        "python": "3.11.7",
+        "compiler": Part("gcc", "12.2.0"),
+        "mpi": Part("openmpi", "4.1.8"),
+        "changes": (Change("prepend", "PATH", "/view/bin"),),
+        "variables": {"PATH": "/view/bin:/usr/bin:/bin"},
+        "modules": (),
+        "inputs": {},
+        "digest": "",
+    }
+    return Built(**{**fields, **changes})
