@@ -10,6 +10,7 @@ import typer
 
 from hvd import (
     bench,
+    cli_activate,
     cli_container,
     cli_launch,
     cli_publish,
@@ -236,6 +237,7 @@ def list_environments() -> None:
         console.out.print(f"{name:<24}{'; '.join(environment.load(name).specs)}")
 
 
+app.command(name="activate")(cli_activate.activate)
 app.command(name="container")(cli_container.container)
 app.command(name="launch")(cli_launch.launch)
 app.command(name="publish")(cli_publish.publish)

@@ -1,0 +1,125 @@
+"""What ./hvd activate writes, sourced by real shells from an empty environment."""
+
+import subprocess
+
+import pytest
+
+from hvd.activation import shells as rendered
+from hvd.activation.plan import Change, Plan
+from tests import shells
+
+HARD = "a b'c\"d$HOME!x `id` \\ \\! %s *\n~l2;&|<>(){}[]#?^é\\\n end'"
+PLAN = Plan(
+    "moon-hvd-spack",
+    (),
+    (
+        Change("HARD", HARD),
+        Change("EMPTY", ""),
+        Change("GONE", None),
+        Change("GONE_ALREADY", None),
+        Change("MANPATH", "/m n/a:/b:", prepend=True),
+        Change("XDG_DATA_DIRS", "/x'$1!:/y", prepend=True),
+        Change("LD_LIBRARY_PATH", "/l1:/l2", prepend=True),
+        Change("CMAKE_PREFIX_PATH", "/c", prepend=True),
+        Change("PATH", "/p q:/r!", prepend=True),
+    ),
+    "a test",
+)
+BEFORE = {
+    "PATH": "/usr/bin:/bin",
+    "HARD": "old $x!`y\" 'z\n\\",
+    "EMPTY": "not empty",
+    "GONE": "was! it",
+    "XDG_DATA_DIRS": "",
+    "LD_LIBRARY_PATH": "/mine:/with blank",
+    "OTHER": "x",
+}
+#: Prints the environment, nothing of it lost, and a line that ends it.
+SHOW = "/usr/bin/env -0\necho @@"
+
+
+@pytest.fixture(params=shells.FILES)
+def shell(request):
+    return request.param
+
+
+@pytest.fixture
+def ran(request, shell, tmp_path):
+    """A function that runs lines in the shell with ``before`` alone as its environment."""
+    words = shells.command(request.config, shell)
+    file = tmp_path / shells.FILES[shell]
+
+    def run(lines, plan=PLAN, before=BEFORE):
+        file.write_text(rendered.FILES[file.name](plan))
+        program = "\n".join(line.replace("FILE", shells.source(shell, file)) for line in lines)
+        done = subprocess.run([*words, "-c", program], env=before, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr == ""
+        return done.stdout
+
+    return run
+
+
+def shown(text):
+    """The environments that each SHOW printed."""
+    return [shells.variables(part) for part in text.split("@@\n")[:-1]]
+
+
+def same(found, wanted):
+    """Compare what is not the shell's own."""
+    names = {*wanted, *(change.name for change in PLAN.changes)}
+    assert {k: v for k, v in found.items() if k in names} == wanted
+
+
+def test_variables_are_as_planned_and_given_back(ran):
+    before, after, again, back = shown(
+        ran([SHOW, "FILE", SHOW, "FILE", SHOW, "hvd_deactivate", SHOW])
+    )
+    wanted = PLAN.applied(BEFORE)
+    assert wanted["MANPATH"] == "/m n/a:/b:" and wanted["XDG_DATA_DIRS"] == "/x'$1!:/y"
+    assert wanted["LD_LIBRARY_PATH"] == "/l1:/l2:/mine:/with blank"
+    same(after, wanted)
+    same(again, wanted)
+    assert back == before
+
+
+def test_nothing_is_left_in_the_shell(ran, shell):
+    left = ran(["FILE", "hvd_deactivate", "set"])
+    assert "_hvd" not in left
+
+
+def test_from_an_empty_environment(ran, shell):
+    # the shells set variables of their own in it; PATH is the one that matters
+    before, after, back = shown(ran([SHOW, "FILE", SHOW, "hvd_deactivate", SHOW], before={}))
+    assert after["PATH"].startswith("/p q:/r!")
+    if shell == "dash":  # it exports its PATH for good
+        back.pop("PATH")
+    assert back == before
+
+
+def test_modules_are_loaded_once_and_unloaded(ran, shell, tmp_path):
+    log = tmp_path / "log"
+    plan = Plan("x", ("gcc/12.2", "nccl/2.15.5-ofi", "cuda"), PLAN.changes, "a test")
+    module = {
+        "activate.sh": f'module() {{ echo "$*" >> {log}; }}',
+        "activate.csh": f"alias module 'sh -c \"echo \\!* >> {log}\"'",
+        "activate.fish": f"function module; echo $argv >> {log}; end",
+    }[shells.FILES[shell]]
+    before = {**BEFORE, "LOADEDMODULES": "base:gcc/12.2:cuda/12.4"}
+    first, back = shown(ran([module, SHOW, "FILE", "hvd_deactivate", SHOW], plan, before))
+    assert log.read_text() == "load nccl/2.15.5-ofi\nunload nccl/2.15.5-ofi\n"
+    assert back == first
+
+
+def test_a_missing_module_command_is_said(request, shell, tmp_path):
+    words = shells.command(request.config, shell)
+    file = tmp_path / shells.FILES[shell]
+    file.write_text(rendered.FILES[file.name](Plan("x", ("gcc/12.2",), PLAN.changes, "a test")))
+    done = subprocess.run(
+        [*words, "-c", f"{shells.source(shell, file)}\n{SHOW}"],
+        env={"PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+    )
+    assert "there is no command 'module' to load gcc/12.2 with" in done.stdout + done.stderr
+    assert "PATH=/p q:/r!:/usr/bin:/bin" in done.stdout
