@@ -12,6 +12,7 @@ from hvd import (
     bench,
     cli_activate,
     cli_container,
+    cli_doctor,
     cli_launch,
     cli_publish,
     cli_timeline,
@@ -239,6 +240,7 @@ def list_environments() -> None:
 
 app.command(name="activate")(cli_activate.activate)
 app.command(name="container")(cli_container.container)
+app.command(name="doctor")(cli_doctor.doctor)
 app.command(name="launch")(cli_launch.launch)
 app.command(name="publish")(cli_publish.publish)
 app.command(name="timeline")(cli_timeline.timeline)

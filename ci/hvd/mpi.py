@@ -8,7 +8,7 @@ import pathlib
 import re
 import shutil
 import subprocess
-from typing import Dict, List, Optional, Sequence
+from typing import Dict, List, Optional, Pattern, Sequence, Tuple
 
 from hvd.errors import HvdError
 
@@ -17,6 +17,12 @@ _VERSIONS = (
     ("openmpi", re.compile(r"\(Open MPI\) (\d+(?:\.\d+)+)")),
     ("mpich", re.compile(r"HYDRA build details:\s+Version:\s+(\d+(?:\.\d+)+)")),
     ("intel-mpi", re.compile(r"Intel\(R\) MPI Library .*Version (\d+(?:\.\d+)+)")),
+)
+#: What ``MPI_Get_library_version`` says, by Spack package.
+_LIBRARY_VERSIONS = (
+    ("openmpi", re.compile(r"^Open MPI v(\d+(?:\.\d+)+)")),
+    ("mpich", re.compile(r"^MPICH Version:\s+(\d+(?:\.\d+)+)")),
+    ("intel-mpi", re.compile(r"^Intel\(R\) MPI Library (\d+(?:\.\d+)+)")),
 )
 
 
@@ -59,16 +65,10 @@ def find(path: Optional[str] = None) -> Optional[Mpi]:
         launcher = shutil.which("mpirun", path=directory)
         if not wrapper or not launcher:
             continue
-        # Intel MPI's looks for its other half on PATH
-        environment = {**os.environ, "PATH": f"{directory}{os.pathsep}{search_path()}"}
-        banner = subprocess.run(
-            [launcher, "--version"], capture_output=True, text=True, timeout=60, env=environment
-        ).stdout
-        for package, pattern in _VERSIONS:
-            match = pattern.search(banner)
-            if match:
-                # <prefix>/bin/mpirun; a link into another tree is the tree's own business
-                return Mpi(package, match[1], pathlib.Path(launcher).parent.parent)
+        kind = of_launcher(launcher)
+        if kind:
+            # <prefix>/bin/mpirun; a link into another tree is the tree's own business
+            return Mpi(*kind, pathlib.Path(launcher).parent.parent)
         unknown.append(launcher)
     if unknown:
         raise HvdError(
@@ -76,4 +76,31 @@ def find(path: Optional[str] = None) -> Optional[Mpi]:
             "put an Open MPI, MPICH or Intel MPI before it on PATH, or declare it in a "
             "packages.yaml by hand",
         )
+    return None
+
+
+def of_launcher(launcher: str) -> Optional[Tuple[str, str]]:
+    """Package and version of the MPI that the ``mpirun`` at ``launcher`` says it is of."""
+    # Intel MPI's looks for its other half on PATH
+    path = f"{os.path.dirname(launcher)}{os.pathsep}{search_path()}"
+    banner = subprocess.run(
+        [launcher, "--version"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PATH": path},
+    ).stdout
+    return _kind(banner, _VERSIONS)
+
+
+def of_library(text: str) -> Optional[Tuple[str, str]]:
+    """Package and version in what ``MPI_Get_library_version`` gave."""
+    return _kind(text, _LIBRARY_VERSIONS)
+
+
+def _kind(text: str, patterns: Sequence[Tuple[str, Pattern[str]]]) -> Optional[Tuple[str, str]]:
+    for package, pattern in patterns:
+        match = pattern.search(text)
+        if match:
+            return package, match[1]
     return None

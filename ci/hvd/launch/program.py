@@ -43,10 +43,15 @@ def run(request: Request, environ: Mapping[str, str]) -> None:
 
 def environment(request: Request, environ: Mapping[str, str]) -> Dict[str, str]:
     """The caller's environment with what the fabric and the user set."""
+    return {**callers(environ), **request.fabric, **request.variables}
+
+
+def callers(environ: Mapping[str, str]) -> Dict[str, str]:
+    """``environ`` as it was before the script ``hvd`` changed it for itself."""
     kept = dict(environ)
     for name in CHANGED:
         kept.pop(name, None)
-        callers = kept.pop(f"{KEPT}{name}", None)
-        if callers is not None:
-            kept[name] = callers
-    return {**kept, **request.fabric, **request.variables}
+        value = kept.pop(f"{KEPT}{name}", None)
+        if value is not None:
+            kept[name] = value
+    return kept

@@ -1,0 +1,1 @@
+"""What a support engineer asks first: ``./hvd doctor``."""

@@ -1,0 +1,36 @@
+"""Ask NVIDIA's driver what it supports and which GPUs there are; printed as JSON.
+
+A process of its own: a driver that is broken takes that down and nothing else.
+"""
+
+import ctypes
+import json
+
+#: CUdevice_attribute, from cuda.h.
+_MAJOR, _MINOR = 75, 76
+
+
+def main():
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return {"reason": "this machine has no CUDA driver"}
+    version, count, number = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+    if cuda.cuDriverGetVersion(ctypes.byref(version)):
+        return {"reason": "the CUDA driver does not say its version"}
+    driver = [version.value // 1000, version.value % 1000 // 10]
+    status = cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count))
+    if status:
+        return {"driver": driver, "reason": f"the CUDA driver shows no GPU (error {status})"}
+    capabilities = []
+    for device in range(count.value):
+        pair = []
+        for attribute in (_MAJOR, _MINOR):
+            cuda.cuDeviceGetAttribute(ctypes.byref(number), attribute, device)
+            pair.append(str(number.value))
+        capabilities.append(".".join(pair))
+    return {"driver": driver, "capabilities": capabilities}
+
+
+if __name__ == "__main__":
+    print(json.dumps(main()))
