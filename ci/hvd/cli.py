@@ -13,6 +13,7 @@ from hvd import (
     cli_activate,
     cli_container,
     cli_doctor,
+    cli_kernel,
     cli_launch,
     cli_publish,
     cli_timeline,
@@ -241,6 +242,7 @@ def list_environments() -> None:
 app.command(name="activate")(cli_activate.activate)
 app.command(name="container")(cli_container.container)
 app.command(name="doctor")(cli_doctor.doctor)
+app.command(name="kernel")(cli_kernel.install_kernel)
 app.command(name="launch")(cli_launch.launch)
 app.command(name="publish")(cli_publish.publish)
 app.command(name="timeline")(cli_timeline.timeline)

@@ -35,6 +35,9 @@ def test_help_names_every_command_and_exit_status():
         "test",
         "bench",
         "launch",
+        "activate",
+        "doctor",
+        "kernel",
     ):
         assert f" {command} " in done.stdout
     for stage, status in EXIT_STATUS.items():

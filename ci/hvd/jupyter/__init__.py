@@ -1,0 +1,1 @@
+"""Horovod in notebooks: ``./hvd kernel``."""

@@ -1,0 +1,112 @@
+"""JupyterLab as the batch script starts it: reachable with the token alone, by this node alone."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import stat
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import psutil
+import pytest
+
+from hvd import paths
+from hvd.jupyter import lab
+from tests import builds
+from tests.conftest import unmet
+
+#: Seconds for JupyterLab to start.
+PATIENCE = 60
+
+
+@pytest.fixture(scope="session")
+def jupyter(request):
+    """A JupyterLab, in a virtual environment that is kept in the cache."""
+    place = paths.cache() / "jupyterlab"
+    if not (place / "whole").is_file():
+        for command in (
+            [sys.executable, "-m", "venv", "--clear", place],
+            [place / "bin" / "python", "-m", "pip", "install", "--progress-bar=off", "jupyterlab"],
+        ):
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode:
+                unmet(request.config, "build", f"no JupyterLab to be had: {done.stderr[-300:]}")
+        (place / "whole").touch()
+    return lab.find(str(place / "bin" / "jupyter"))
+
+
+@pytest.fixture
+def script(jupyter, tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "STATE", tmp_path)
+    subject = builds.record(environment="perlmutter-hvd", engine="spack")
+    return lab.write(subject, jupyter, tmp_path / "share" / "jupyter", "me@login.example")
+
+
+def test_it_is_for_its_user_alone(script, tmp_path):
+    # no user of this machine's settings, and root where tests are root's
+    home = tmp_path / "home"
+    home.mkdir()
+    variables = {"PATH": os.environ["PATH"], "HOME": str(home), "SLURM_JOB_ID": "77"}
+    output = tmp_path / "output"
+    with open(output, "wb") as sink:
+        words = [script, "--allow-root"]
+        process = subprocess.Popen(words, env=variables, cwd=home, stdout=sink, stderr=sink)
+    try:
+        printed = awaited(output, r"token that this shows .*:\s+cat (\S+)", process)
+        file = pathlib.Path(printed[1])
+        token = file.read_text()
+        assert re.fullmatch("[0-9a-f]{64}", token)
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+        tunnel = awaited(output, r"ssh -N -L (\d+):127\.0\.0\.1:(\d+) -J (\S+) (\S+)", process)
+        assert tunnel[1] == tunnel[2] and tunnel[3] == "me@login.example"
+        assert tunnel[4] == os.uname().nodename
+        port = int(tunnel[1])
+        assert answer(port, "") == 403 and answer(port, "f" * 64) == 403
+        assert answer(port, token) == 200
+        family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(True)]
+        assert {address for each in family for address in listening(each, port)} == {"127.0.0.1"}
+        for each in family:
+            assert token not in " ".join(each.cmdline())
+            assert token not in json.dumps(each.environ())
+        assert token not in output.read_text()
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+    assert not file.parent.exists()
+
+
+def awaited(output, pattern, process):
+    """The match of ``pattern`` in the file ``output``, as soon as it is there."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        match = re.search(pattern, output.read_text())
+        if match:
+            return match
+        assert process.poll() is None, output.read_text()
+        time.sleep(0.2)
+    pytest.fail(f"no {pattern!r} in: {output.read_text()}")
+
+
+def answer(port, token):
+    """The HTTP status of a request with ``token``."""
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/api/kernelspecs")
+    request.add_header("Authorization", f"token {token}")
+    try:
+        return urllib.request.urlopen(request, timeout=30).status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def listening(process, port):
+    """The addresses at which ``process`` listens on ``port``."""
+    return [
+        each.laddr.ip
+        for each in process.net_connections(kind="inet")
+        if each.status == psutil.CONN_LISTEN and each.laddr.port == port
+    ]
