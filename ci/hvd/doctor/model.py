@@ -6,7 +6,7 @@ import dataclasses
 import enum
 from typing import Dict, List, Mapping, Optional, Tuple
 
-from hvd.activation.plan import Plan
+from hvd.activation.plan import MARK, Plan
 from hvd.built import Built
 
 
@@ -157,8 +157,14 @@ class Facts:
 
     @property
     def active(self) -> bool:
-        """Whether the calling shell has activated the environment."""
-        return bool(self.built) and self.shell.get("HVD_ACTIVE") == self.built.name
+        """Whether the calling shell has activated the environment, by whichever means."""
+        if self.built is None:
+            return False
+        captured = self.built.variables
+        names = [name for name in ("SPACK_ENV", "VIRTUAL_ENV") if name in captured]
+        marks = {name: captured[name] for name in names}
+        marks[MARK] = self.built.name
+        return any(self.shell.get(name) == value for name, value in marks.items())
 
     @property
     def activate(self) -> str:
