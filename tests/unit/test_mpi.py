@@ -70,3 +70,15 @@ def test_an_unknown_one_is_named_unless_a_known_one_follows(tmp_path) -> None:
     assert "Intel MPI" in caught.value.remedy
     known = install(tmp_path / "known", BANNERS["openmpi"][1])
     assert mpi.find(f"{unknown}:{known}").package == "openmpi"
+
+
+@pytest.mark.parametrize(("place", "moved"), [("/nowhere/openmpi", True), ("/", False)])
+def test_an_open_mpi_of_a_wheel_is_told_its_place(tmp_path, place, moved):
+    """Without it one rank that no mpirun started ends in MPI_Init."""
+    info = tmp_path / "bin" / "ompi_info"
+    info.parent.mkdir()
+    found = mpi.Mpi("openmpi", "4.1.8", tmp_path)
+    assert found.variables == {}
+    info.write_text(f"#!/bin/sh\necho path:prefix:{place}\n")
+    info.chmod(0o755)
+    assert found.variables == ({"OPAL_PREFIX": str(tmp_path)} if moved else {})
