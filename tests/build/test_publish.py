@@ -24,6 +24,7 @@ import sys, torch, horovod.torch as hvd
 hvd.init()
 total = hvd.allreduce(torch.ones(1000) * (hvd.rank() + 1), op=hvd.Sum)
 assert torch.equal(total, torch.full((1000,), 3.0)), total[:3]
+assert hvd.mpi_enabled() and hvd.gloo_built()
 print("rank", hvd.rank(), "of", hvd.size(), "python", sys.executable, flush=True)
 hvd.shutdown()
 """
@@ -79,7 +80,7 @@ def test_two_ranks_agree_and_the_shell_is_what_it_was(published, tool, tmp_path)
 module load horovod || exit 3
 {show("loaded")}
 for name in python horovodrun mpirun; do echo $name is $(command -v $name); done
-horovodrun --check-build || exit 4
+horovodrun --version || exit 4
 mpirun -np 2 python {program} || exit 5
 module purge
 {show("after")}
@@ -100,7 +101,7 @@ module purge
             assert pathlib.Path(place).resolve() == which(name, target), name
     ranks = sorted(re.findall(r"^rank (\d) of 2 python (\S+)$", done.stdout, re.MULTILINE))
     assert [rank for rank, _ in ranks] == ["0", "1"], done.stdout
-    assert "[X] PyTorch" in done.stdout and "[X] MPI" in done.stdout
+    assert "\n0.28.1\n" in done.stdout
 
 
 def which(name: str, variables: Dict[str, str]) -> pathlib.Path:
