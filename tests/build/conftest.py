@@ -160,5 +160,5 @@ def tool(request) -> module_tools.ModuleTool:
     """A real module tool, each in turn."""
     try:
         return module_tools.install(request.param)
-    except module_tools.Unavailable as error:
+    except OSError as error:
         unmet(request.config, "build", f"{request.param}: {error}")

@@ -12,6 +12,7 @@ import subprocess
 from typing import Dict, List
 
 from hvd import paths
+from tests import debian
 
 #: The packages of each tool: itself and what runs it.
 _TCL = ("tcl8.6", "libtcl8.6")
@@ -40,10 +41,6 @@ TCL_LIBRARY={root}/usr/share/tcltk/tcl8.6 exec {loader} --library-path {librarie
 RECORDS = re.compile(
     "LOADEDMODULES|_LMFILES_|_ModuleTable|__LMOD_|LMOD_|__MODULES_|MODULEPATH$|MODULES_"
 )
-
-
-class Unavailable(Exception):
-    """The packages cannot be had; the text says why."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +77,7 @@ def install(name: str) -> ModuleTool:
     """Have a module tool below the cache.
 
     Raises:
-        Unavailable: its packages cannot be had.
+        OSError: its packages cannot be had.
     """
     root = paths.cache() / "module-tools" / name
     if not root.is_dir():
@@ -88,7 +85,7 @@ def install(name: str) -> ModuleTool:
         shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir(parents=True)
         try:
-            _unpack(PACKAGES[name], fresh)
+            debian.extract(PACKAGES[name], fresh)
             _relocate(fresh, root)
             try:
                 fresh.rename(root)
@@ -99,20 +96,6 @@ def install(name: str) -> ModuleTool:
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
     return ModuleTool(name, root)
-
-
-def _unpack(packages, root: pathlib.Path) -> None:
-    for program in ("apt-get", "dpkg"):
-        if not shutil.which(program):
-            raise Unavailable(f"{program} is not on PATH")
-    done = subprocess.run(
-        ["apt-get", "download", *packages], cwd=root, capture_output=True, text=True
-    )
-    if done.returncode:
-        raise Unavailable(f"apt-get download: {done.stderr.strip().splitlines()[-1]}")
-    for archive in root.glob("*.deb"):
-        subprocess.run(["dpkg", "-x", archive, root], check=True)
-        archive.unlink()
 
 
 def _relocate(root: pathlib.Path, final: pathlib.Path) -> None:

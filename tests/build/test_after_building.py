@@ -22,6 +22,8 @@ hvd.init()
 total = hvd.allreduce(torch.tensor([float(hvd.rank() + 1)]), op=hvd.Sum).item()
 print("rank", hvd.rank(), "of", hvd.size(), "sum", total)
 """
+#: By version alone, as the frameworks beside it are.
+IPYKERNEL = "ipykernel==6.31.0"
 #: What Open MPI needs on a small machine and as root.
 ALLOWANCES = ("OMPI_", "PRTE_", "OMP_NUM")
 
@@ -114,7 +116,7 @@ def kernel(request, built_horovod, tmp_path_factory):
         assert f"{python} -m pip install ipykernel" in refused.stdout.replace("\n", "")
         assert not list(prefix.iterdir())
         pip = subprocess.run(
-            [python, "-m", "pip", "install", "--progress-bar=off", "ipykernel"],
+            [python, "-m", "pip", "install", "--progress-bar=off", IPYKERNEL],
             env=dict(built_horovod.target.environment),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -21,7 +21,9 @@ from tests import builds
 from tests.conftest import unmet
 
 #: Seconds for JupyterLab to start.
-PATIENCE = 60
+PATIENCE = 120
+#: JupyterLab and all that it needs.
+PINNED = pathlib.Path(__file__).with_name("requirements-jupyterlab.txt")
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +33,7 @@ def jupyter(request):
     if not (place / "whole").is_file():
         for command in (
             [sys.executable, "-m", "venv", "--clear", place],
-            [place / "bin" / "python", "-m", "pip", "install", "--progress-bar=off", "jupyterlab"],
+            [place / "bin" / "python", "-m", "pip", "install", "--require-hashes", "-r", PINNED],
         ):
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode:

@@ -20,8 +20,8 @@ from typing import Dict, List
 from dockerfile_parse import DockerfileParser
 
 from hvd import paths
+from tests import debian
 
-PACKAGES = ("debootstrap",)
 RELEASE = "bookworm"
 #: Where the host's certificates are in a root, besides its own.
 _CERTIFICATES = "/etc/certificates-of-the-host.pem"
@@ -164,15 +164,10 @@ def _local_wheels() -> List[str]:
 
 
 def _bootstrap(root: pathlib.Path) -> None:
-    tools = root.with_name("tools")
-    tools.mkdir()
-    for command in (["apt-get", "download", *PACKAGES], ["dpkg", "-x"]):
-        if command[0] == "dpkg":
-            (archive,) = tools.glob("*.deb")
-            command += [str(archive), str(tools)]
-        done = subprocess.run(command, cwd=tools, capture_output=True, text=True)
-        if done.returncode:
-            raise Unable(done.stderr.strip().splitlines()[-1])
+    try:
+        tools = debian.unpacked("debootstrap")
+    except OSError as error:
+        raise Unable(str(error)) from error
     program = tools / "usr" / "sbin" / "debootstrap"
     done = subprocess.run(
         [program, "--variant=minbase", RELEASE, root],
