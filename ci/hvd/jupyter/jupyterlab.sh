@@ -14,7 +14,7 @@ rm -rf "$directory"
 mkdir "$directory"
 server=
 end() {
-    [ -z "$server" ] || kill "$server" 2>/dev/null || true
+    if [ -n "$server" ] && kill "$server" 2>/dev/null; then wait "$server" || true; fi
     rm -rf "$directory"
 }
 trap end EXIT
