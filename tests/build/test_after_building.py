@@ -20,7 +20,8 @@ PROGRAM = """
 import horovod.torch as hvd, torch
 hvd.init()
 total = hvd.allreduce(torch.tensor([float(hvd.rank() + 1)]), op=hvd.Sum).item()
-print("rank", hvd.rank(), "of", hvd.size(), "sum", total)
+# at once: two ranks share one pipe, and a line in parts may be split
+print(f"rank {hvd.rank()} of {hvd.size()} sum {total}\\n", end="", flush=True)
 """
 #: By version alone, as the frameworks beside it are.
 IPYKERNEL = "ipykernel==6.31.0"

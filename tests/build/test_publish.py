@@ -25,7 +25,8 @@ hvd.init()
 total = hvd.allreduce(torch.ones(1000) * (hvd.rank() + 1), op=hvd.Sum)
 assert torch.equal(total, torch.full((1000,), 3.0)), total[:3]
 assert hvd.mpi_enabled() and hvd.gloo_built()
-print("rank", hvd.rank(), "of", hvd.size(), "python", sys.executable, flush=True)
+# at once: two ranks share one pipe, and a line in parts may be split
+print(f"rank {hvd.rank()} of {hvd.size()} python {sys.executable}\\n", end="", flush=True)
 hvd.shutdown()
 """
 
