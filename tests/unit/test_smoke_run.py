@@ -64,8 +64,13 @@ def target(tmp_path: pathlib.Path) -> Target:
     return Target(pathlib.Path("python"), {"PATH": str(binaries), "CHECK_BUILD": CHECK_BUILD})
 
 
+def run_smoke(target, expectation, out):
+    """Every check of the plan, also after one that failed."""
+    return [perform() for _, perform in run.smoke_plan(target, expectation, out)]
+
+
 def test_every_launcher_of_the_controllers_is_run(target: Target, tmp_path: pathlib.Path) -> None:
-    checks = run.run_smoke(target, MPI_ONLY, tmp_path / "out")
+    checks = run_smoke(target, MPI_ONLY, tmp_path / "out")
     names = ["check-build", "mpirun", "horovodrun --mpi"]
     assert [(check.name, check.failures) for check in checks] == [(name, []) for name in names]
     for check in map(json.loads, (json.dumps(check.to_dict()) for check in checks)):
@@ -114,7 +119,7 @@ def test_unexpected_build_fails_and_the_rest_still_runs(
     target: Target, tmp_path: pathlib.Path
 ) -> None:
     expected = Expectation("0.28.1", MPI_ONLY.frameworks, MPI_ONLY.controllers, frozenset({"mpi"}))
-    checks = run.run_smoke(target, expected, tmp_path / "out")
+    checks = run_smoke(target, expected, tmp_path / "out")
     assert checks[0].failures == ["operations: nccl is built, but not expected"]
     assert not checks[0].passed
     assert [check.passed for check in checks[1:]] == [True, True]
@@ -131,7 +136,7 @@ def test_missing_program_is_named(
     target: Target, tmp_path: pathlib.Path, missing: str, failing: list[str]
 ) -> None:
     os.remove(tmp_path / "bin" / missing)
-    checks = run.run_smoke(target, MPI_ONLY, tmp_path / "out")
+    checks = run_smoke(target, MPI_ONLY, tmp_path / "out")
     assert [check.name for check in checks if not check.passed] == failing
     for check in checks:
         if not check.passed:
@@ -150,7 +155,7 @@ def test_time_limit_is_a_failure(target: Target, tmp_path: pathlib.Path) -> None
 def test_framework_without_a_program_is_refused(target: Target, tmp_path: pathlib.Path) -> None:
     expected = Expectation("0.28.1", frozenset({"mxnet"}), frozenset({"mpi"}), frozenset())
     with pytest.raises(HvdError, match=r"frameworks \['mxnet'\]"):
-        run.run_smoke(target, expected, tmp_path)
+        run_smoke(target, expected, tmp_path)
 
 
 def test_launchers_follow_the_controllers() -> None:

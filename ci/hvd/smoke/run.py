@@ -58,11 +58,6 @@ class Check:
         return {**dataclasses.asdict(self), "passed": self.passed, "log": log}
 
 
-def run_smoke(target: Target, expectation: Expectation, out: pathlib.Path, **how) -> List[Check]:
-    """Do everything of `smoke_plan`, also after a failure; arguments as there."""
-    return [perform() for _, perform in smoke_plan(target, expectation, out, **how)]
-
-
 def smoke_plan(
     target: Target,
     expectation: Expectation,
