@@ -147,7 +147,8 @@ def base_root(scratch: pathlib.Path) -> pathlib.Path:
         shutil.rmtree(scratch / "bootstrap")
     root.mkdir()
     subprocess.run(["tar", "-C", root, "-xf", cached], check=True)
-    shutil.copy("/etc/resolv.conf", root / "etc" / "resolv.conf")
+    for name in ("resolv.conf", "hosts"):  # what engines provide; no root has it of itself
+        shutil.copy(f"/etc/{name}", root / "etc" / name)
     certificates = pathlib.Path(
         os.environ.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt")
     )
