@@ -62,8 +62,9 @@ class Built:
     @property
     def target(self) -> Target:
         """The built Horovod, and the environment to run it in."""
-        file = self.checkout.root / ".hvd" / "activation" / f"local-hvd-{self.engine}.json"
-        variables: Dict[str, str] = {**os.environ, **json.loads(file.read_text())}
+        file = self.checkout.root / ".hvd" / "built" / f"local-hvd-{self.engine}.json"
+        activation = json.loads(file.read_text())["variables"]
+        variables: Dict[str, str] = {**os.environ, **activation}
         variables.pop("PYTHONPATH" if self.engine == "pip" else "", None)
         return Target(pathlib.Path(shutil.which("python", path=variables["PATH"])), variables)
 

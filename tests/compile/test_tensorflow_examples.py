@@ -23,8 +23,8 @@ def target(request, tmp_path_factory) -> Target:
     spec = SPEC.format(frameworks=request.param)
     done = checkout.hvd("build", "local-hvd", "--engine=pip", f"--spec={spec}")
     assert done.returncode == 0, done.stdout
-    (file,) = (checkout.root / ".hvd" / "activation").glob("*.json")
-    variables = {**os.environ, **json.loads(file.read_text())}
+    (file,) = (checkout.root / ".hvd" / "built").glob("*.json")
+    variables = {**os.environ, **json.loads(file.read_text())["variables"]}
     variables.pop("PYTHONPATH", None)
     return Target(pathlib.Path(shutil.which("python", path=variables["PATH"])), variables)
 
