@@ -7,6 +7,7 @@ _hvd_load() {
         _hvd_loaded="$_hvd_loaded:$1:"
     fi
 }
+# what cannot be unloaded says so itself; the variables are given back all the same
 _hvd_unload() {
     case "$_hvd_loaded" in *":$1:"*) module unload "$1" || true ;; esac
 }
