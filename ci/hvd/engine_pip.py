@@ -310,6 +310,7 @@ class PipEngine:
             frameworks=frozenset(variants["frameworks"]),
             gpu="cuda" if "cuda" in chosen else None,
             gpu_mpi="mpi" in variants.get("gpu_ops", ()),
+            nccl_link="".join(variants.get("nccl_link", ("shared",))),
             gpu_architectures=tuple(sorted(variants.get("cuda_arch", ()))),
             prefixes=prefixes,
             architecture_flags=machine.architecture_flags("".join(variants.get("target", ()))),

@@ -113,6 +113,10 @@ def packages(
     _add(section, "python", python["version"], python["prefix"], [], arch=arch)
     if mpi:
         _add(section, mpi.package, mpi.version, str(mpi.prefix), [], arch=arch)
+        if mpi.variables:
+            # Spack sets them for what runs with it
+            (external,) = section[mpi.package]["externals"]
+            external["extra_attributes"] = {"environment": {"set": mpi.variables}}
         section["mpi"] = {"buildable": False}
     have = _taken(found["distributions"])
     for package, item in have.items():

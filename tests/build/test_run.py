@@ -69,18 +69,23 @@ def test_a_second_build_does_nothing_and_keeps_no_variable_of_the_caller(built, 
     assert not [f for f in files if b"hunter2-and-more" in f.read_bytes()]
 
 
-def test_the_activated_environment_runs_two_ranks(built, tmp_path):
-    program = tmp_path / "two.py"
+@pytest.mark.parametrize(
+    ("launcher", "ranks"), [(["mpirun", "-np", "2"], 2), ([], 1)], ids=["two", "alone"]
+)
+def test_the_activated_environment_runs_ranks(built, tmp_path, launcher, ranks):
+    """One alone as well, as in a notebook: no mpirun tells it where its MPI is."""
+    program = tmp_path / "ranks.py"
     program.write_text(PROGRAM)
     environment = {**built.target.environment, "OMPI_ALLOW_RUN_AS_ROOT": "1"}
     environment["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
     environment["OMPI_MCA_rmaps_base_oversubscribe"] = "1"
     done = subprocess.run(
-        ["mpirun", "-np", "2", "python", program],
+        [*launcher, built.target.python, program],
         env=environment,
         cwd=tmp_path,
         capture_output=True,
         text=True,
         timeout=120,
     )
-    assert "rank 0 of 2" in done.stdout and "rank 1 of 2" in done.stdout, done.stderr
+    expected = [f"rank {rank} of {ranks}" for rank in range(ranks)]
+    assert sorted(done.stdout.splitlines()) == expected, done.stderr

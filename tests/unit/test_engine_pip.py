@@ -95,3 +95,10 @@ def test_a_build_may_be_for_another_processor_than_this_ones() -> None:
     made = engine("py-horovod@0.28.1 frameworks:=pytorch target=z80", "torch")
     with pytest.raises(HvdError, match="target=z80: archspec knows no such processor"):
         made._selection()
+
+
+@pytest.mark.parametrize(("said", "link"), [("", "shared"), ("nccl_link=static", "static")])
+def test_nccl_is_linked_as_the_spec_says(monkeypatch, said, link) -> None:
+    monkeypatch.setattr(PipEngine, "_find_accelerators", lambda self, variants: {})
+    spec = f"py-horovod@0.28.1 +nccl+cuda cuda_arch=80 frameworks:=pytorch {said}"
+    assert engine(spec, "torch")._selection().nccl_link == link

@@ -74,6 +74,15 @@ def test_cuda_and_its_architectures_become_variants():
     assert spec.endswith("~rocm+cuda cuda_arch=70,80")
 
 
+def test_an_mpi_that_was_moved_is_told_its_place(monkeypatch):
+    """A rank that no mpirun started, as in a notebook, finds the rest of it by that alone."""
+    assert "extra_attributes" not in externals.packages(found(), OPENMPI)["openmpi"]["externals"][0]
+    monkeypatch.setattr(Mpi, "_moved", lambda self: True)
+    external = externals.packages(found(), OPENMPI)["openmpi"]["externals"][0]
+    place = {"OPAL_PREFIX": "/site/openmpi"}
+    assert external["extra_attributes"] == {"environment": {"set": place}}
+
+
 def test_mpi4py_without_mpi_is_left_out():
     assert "py-mpi4py" not in externals.packages(found())
 
