@@ -129,6 +129,7 @@ def test_it_is_what_spack_load_gives(by_spack, tool) -> None:
     script = f"{by_spack.use(tool)}\n{show('before')}\nmodule load horovod\n{show('loaded')}"
     found = changes(tool.shell(script))
     assert found.pop("PYTHONNOUSERSITE") == ["1"]
+    assert found.pop("HVD_ACTIVE") == ["local-hvd-spack"]
     assert found == expected
 
 

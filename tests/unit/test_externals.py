@@ -76,9 +76,10 @@ def test_cuda_and_its_architectures_become_variants():
 
 def test_an_mpi_that_was_moved_is_told_its_place(monkeypatch):
     """A rank that no mpirun started, as in a notebook, finds the rest of it by that alone."""
-    assert "extra_attributes" not in externals.packages(found(), OPENMPI)["openmpi"]["externals"][0]
+    (external,) = externals.packages(found(), OPENMPI)["openmpi"]["externals"]
+    assert "extra_attributes" not in external
     monkeypatch.setattr(Mpi, "_moved", lambda self: True)
-    external = externals.packages(found(), OPENMPI)["openmpi"]["externals"][0]
+    (external,) = externals.packages(found(), OPENMPI)["openmpi"]["externals"]
     place = {"OPAL_PREFIX": "/site/openmpi"}
     assert external["extra_attributes"] == {"environment": {"set": place}}
 

@@ -104,7 +104,11 @@ def test_what_the_site_gives() -> None:
     assert module.depends_on == (*loads, "cray-mpich/8.1.25")
     assert not set(describe._MPIS) & set(module.conflicts)
     values = {change.name: change.value for change in module.changes if change.kind == "set"}
-    assert values == {**machine.fabric["nccl"], "PYTHONNOUSERSITE": "1"}
+    assert values == {
+        **machine.fabric["nccl"],
+        "HVD_ACTIVE": done.name,
+        "PYTHONNOUSERSITE": "1",
+    }
     assert "GPU architectures: CUDA 80" in module.whatis
     assert "NCCL" in module.help and "mpirun" not in module.help
 

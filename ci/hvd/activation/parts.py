@@ -12,6 +12,8 @@ from hvd import environment, site
 from hvd.built import Built, Change
 from hvd.site import Site, Use
 
+#: Names the environment that is active, for ``./hvd doctor`` and for people.
+MARK = "HVD_ACTIVE"
 #: Directories that every shell has on its lists, which must not come before those of others;
 #: Spack's is_system_path leaves out some of what it finds below /usr.
 _LEAVES = (
@@ -63,9 +65,10 @@ def lists(changes: Sequence[Change]) -> List[Change]:
     return found + [Change("append", name, "") for name in sorted(ends)]
 
 
-def variables(changes: Sequence[Change], fabric: Mapping[str, str]) -> Dict[str, str]:
+def variables(built: Built, fabric: Mapping[str, str]) -> Dict[str, str]:
     """What is set, the site's ``fabric`` included, by name in alphabetical order."""
-    values = {change.name: change.value for change in changes if change.kind == "set"}
+    values = {change.name: change.value for change in built.changes if change.kind == "set"}
+    values[MARK] = built.name
     # a package of the user's own would come before the one that Horovod was built for
     values["PYTHONNOUSERSITE"] = "1"
     values.update(fabric)

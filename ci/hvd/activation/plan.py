@@ -9,9 +9,6 @@ from hvd.activation import parts
 from hvd.built import Built
 from hvd.errors import HvdError
 
-#: Names the environment that is active, for ``./hvd doctor`` and for people.
-MARK = "HVD_ACTIVE"
-
 
 @dataclasses.dataclass(frozen=True)
 class Change:
@@ -77,9 +74,8 @@ def make(built: Built, nodes: int = 2, rdma: bool = False) -> Plan:
     changes = {change.name: change for change in _lists(built)}
     # another Python's standard library
     changes["PYTHONHOME"] = Change("PYTHONHOME", None)
-    for name, value in parts.variables(built.changes, fabric).items():
+    for name, value in parts.variables(built, fabric).items():
         changes[name] = Change(name, value)
-    changes[MARK] = Change(MARK, built.name)
     for change in changes.values():
         if "\0" in (change.value or ""):
             raise HvdError(f"{built.name}: {change.name} has a NUL in it", _again(built))

@@ -6,7 +6,8 @@ import dataclasses
 import enum
 from typing import Dict, List, Mapping, Optional, Tuple
 
-from hvd.activation.plan import MARK, Plan
+from hvd.activation.parts import MARK
+from hvd.activation.plan import Plan
 from hvd.built import Built
 
 

@@ -79,7 +79,7 @@ def _other_mpis(built: Built, machine: Site, use: Use) -> List[str]:
 
 
 def _variables(built: Built, fabric: Dict[str, str]) -> List[Change]:
-    values = parts.variables(built.changes, fabric)
+    values = parts.variables(built, fabric)
     return [Change("set", name, value) for name, value in values.items()]
 
 
