@@ -12,6 +12,7 @@ from hvd import (
     bench,
     cli_activate,
     cli_container,
+    cli_diff,
     cli_doctor,
     cli_kernel,
     cli_launch,
@@ -241,6 +242,7 @@ def list_environments() -> None:
 
 app.command(name="activate")(cli_activate.activate)
 app.command(name="container")(cli_container.container)
+app.command(name="diff")(cli_diff.diff)
 app.command(name="doctor")(cli_doctor.doctor)
 app.command(name="kernel")(cli_kernel.install_kernel)
 app.command(name="launch")(cli_launch.launch)

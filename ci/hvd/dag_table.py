@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import pathlib
 import re
-from typing import List, Sequence
+from typing import List, Sequence, Tuple
 
 from hvd import paths
 from hvd.environment import Environment
@@ -19,6 +19,9 @@ from hvd.report.text import table
 _SAID = ("cuda", "rocm", "cuda_arch", "amdgpu_target", "fabrics", "schedulers", "languages")
 #: What Spack adds by itself where a compiler is there, and so on the site alone.
 _RUNTIMES = ("compiler-wrapper", "gcc-runtime", "glibc")
+_HEADER = ("Package", "Version", "Variants", "From")
+#: What is between two cells; one that is escaped is part of a cell.
+_CELL = re.compile(r"(?<!\\)\|")
 
 
 def file(environment: Environment) -> pathlib.Path:
@@ -34,7 +37,7 @@ def render(environment: Environment, nodes: Sequence[DagNode], pair: Pair) -> st
         nodes: its concrete specs.
         pair: what solved it.
     """
-    nodes = [node for node in nodes if node.name not in _RUNTIMES]
+    nodes = solved(nodes)
     common, *others = architectures(nodes)
     built = [node for node in nodes if not node.external]
     lines = [
@@ -50,13 +53,40 @@ def render(environment: Environment, nodes: Sequence[DagNode], pair: Pair) -> st
         "",
     ]
     rows = [
-        (node.name, node.version, _variants(node), node.prefix if node.external else "built")
+        (node.name, node.version, variants(node), node.prefix if node.external else "built")
         for node in sorted(nodes, key=lambda node: (node.external, node.name, node.version))
     ]
-    return "\n".join([*lines, *table(["Package", "Version", "Variants", "From"], rows)]) + "\n"
+    return "\n".join([*lines, *table(_HEADER, rows)]) + "\n"
 
 
-def _variants(node: DagNode) -> str:
+def parse(text: str) -> List[Tuple[str, str, str, str]]:
+    """The rows of the table in ``text``: package, version, variants, and where it is from.
+
+    Raises:
+        ValueError: there is no such table.
+    """
+    head, *_ = table(_HEADER, [])
+    lines = text.splitlines()
+    rows = []
+    for line in lines[lines.index(head) + 2 :]:
+        cells = [_plain(cell.strip()) for cell in _CELL.split(line.strip())[1:-1]]
+        if len(cells) != len(_HEADER):
+            break
+        rows.append(tuple(cells))
+    return rows
+
+
+def _plain(cell: str) -> str:
+    """A cell's text without what :func:`hvd.report.text.escape` put into it."""
+    return re.sub(r"\\(.)", r"\1", cell)
+
+
+def solved(nodes: Sequence[DagNode]) -> List[DagNode]:
+    """Those of ``nodes`` that a solution on any machine has."""
+    return [node for node in nodes if node.name not in _RUNTIMES]
+
+
+def variants(node: DagNode) -> str:
     """What is on, or has a value; of an external what is not a default that Spack assumes."""
     words = re.findall(r"\w+=\S+|[+][\w-]+", node.variants)
     if node.external:

@@ -12,6 +12,7 @@ from hvd import spack as spack_module
 from hvd.built import Built, Change, Part
 from hvd.environment import HOROVOD, Environment
 from hvd.errors import HvdError
+from hvd.provenance import solution
 from hvd.report.model import DagNode
 from hvd.run import Run, Task
 from hvd.smoke.check_build import PLUGINS, Expectation
@@ -74,7 +75,7 @@ class SpackEngine:
                 return
             self.spack.concretize(environment.directory, task.log, local=not environment.site)
             if environment.site:
-                site_check.require(environment, self._lock()["concrete_specs"])
+                site_check.require(environment, self.solution())
             stamp.put(done, stamp.of(digest, lock))
 
     def _forget_other_pairs(self) -> None:
@@ -196,58 +197,19 @@ class SpackEngine:
 
     def dag(self) -> List[DagNode]:
         """The concrete specs of the lock file."""
-        specs = self._lock()["concrete_specs"]
-        names = [spec["name"] for spec in specs.values()]
+        return solution.nodes(self.solution())
 
-        def name_of(edge: Dict[str, Any]) -> str:
-            one = names.count(edge["name"]) == 1
-            return edge["name"] if one else f"{edge['name']}/{edge['hash'][:7]}"
-
-        return [
-            DagNode(
-                name=spec["name"],
-                version=spec["version"],
-                variants=_variants(spec["parameters"]),
-                hash=hash_[:7],
-                external="external" in spec,
-                prefix=_place(spec.get("external") or {}),
-                depends_on=[name_of(edge) for edge in spec.get("dependencies", [])],
-                architecture=_architecture(spec["arch"]),
-            )
-            for hash_, spec in specs.items()
-        ]
+    def solution(self) -> Dict[str, Any]:
+        """The concrete specs by hash, as the lock file has them."""
+        return solution.read(
+            self.environment.lock.read_text(), paths.shorten(self.environment.lock)
+        )
 
     def _nodes(self) -> Dict[str, Any]:
-        return {node["name"]: node for node in self._lock()["concrete_specs"].values()}
-
-    def _lock(self) -> Dict[str, Any]:
-        return json.loads(self.environment.lock.read_text())
+        return {node["name"]: node for node in self.solution().values()}
 
 
 def _listed(value: Any) -> List[str]:
     """A variant's values; Spack writes one alone where there can be one only."""
     values = value if isinstance(value, list) else [value]
     return sorted(each for each in values if each not in (None, "none"))
-
-
-def _place(external: Dict[str, Any]) -> str:
-    """Where an external is: its prefix and the modules that know it; empty for none."""
-    modules = " ".join(external.get("module") or [])
-    prefix = external.get("path") or ""
-    return f"{prefix}, modules {modules}" if prefix and modules else prefix or modules
-
-
-def _architecture(arch: Dict[str, Any]) -> str:
-    target = arch["target"]
-    name = target["name"] if isinstance(target, dict) else target
-    return f"{arch['platform']}-{arch['platform_os']}-{name}"
-
-
-def _variants(parameters: Dict[str, Any]) -> str:
-    flags, pairs = [], []
-    for key, value in sorted(parameters.items()):
-        if isinstance(value, bool):
-            flags.append(f"{'+' if value else '~'}{key}")
-        elif value and key not in ("patches", "build_system"):
-            pairs.append(f"{key}={','.join(value) if isinstance(value, list) else value}")
-    return " ".join(filter(None, ["".join(flags), *pairs]))
