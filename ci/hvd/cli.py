@@ -11,6 +11,7 @@ import typer
 from hvd import (
     bench,
     cli_activate,
+    cli_cache,
     cli_container,
     cli_diff,
     cli_doctor,
@@ -29,7 +30,20 @@ from hvd import (
     solve_all,
     testing,
 )
-from hvd.cli_common import EngineName
+from hvd.cli_common import (
+    EngineName,
+    EngineOption,
+    EnvironmentArgument,
+    FreshOption,
+    JobsOption,
+    PackagesOption,
+    PairOption,
+    PythonOption,
+    SpackOption,
+    SpecOption,
+    VerboseOption,
+    WrapperOption,
+)
 from hvd.errors import HvdError
 from hvd.pipeline import Options
 from hvd.run import EXIT_STATUS, StageFailed
@@ -52,51 +66,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-_SOURCES = "Where Spack comes from"
-_BUILD = "How it is built"
-
-EnvironmentArgument = typer.Argument(
-    DEFAULT, metavar="ENV", help="Environment below environments/; see ./hvd list."
-)
-EngineOption = typer.Option(
-    EngineName.auto, "--engine", help="What builds.", rich_help_panel=_BUILD
-)
-SpecOption = typer.Option(
-    "", "--spec", metavar="SPEC", show_default=False, rich_help_panel=_BUILD,
-    help="Build this py-horovod in place of the environment's, in an environment derived for it.",
-)  # fmt: skip
-JobsOption = typer.Option(
-    0, "--jobs", "-j", min=0, help="Parallel compile jobs.  [default: cores]", show_default=False,
-    rich_help_panel=_BUILD,
-)  # fmt: skip
-PythonOption = typer.Option(
-    "", "--python", metavar="PYTHON", show_default=False, rich_help_panel=_BUILD,
-    help="Take the frameworks from this interpreter (3.6 or later), not the pinned ones.",
-)  # fmt: skip
-FreshOption = typer.Option(
-    False, "--fresh", help="Concretize and build anew.", rich_help_panel=_BUILD
-)
-SpackOption = typer.Option(
-    "", "--spack", metavar="PATH|URL", envvar="HVD_SPACK", show_default=False,
-    rich_help_panel=_SOURCES, help="A Spack to use, or a git repository to clone it from.",
-)  # fmt: skip
-PackagesOption = typer.Option(
-    "", "--packages", metavar="PATH|URL", envvar="HVD_PACKAGES", show_default=False,
-    rich_help_panel=_SOURCES, help="The same for Spack's builtin packages.",
-)  # fmt: skip
-WrapperOption = typer.Option(
-    "", "--compiler-wrapper", metavar="PATH|URL", envvar="HVD_COMPILER_WRAPPER",
-    show_default=False, rich_help_panel=_SOURCES,
-    help="The same for Spack's compiler wrapper, which packages from v2026.06.0 on download.",
-)  # fmt: skip
-PairOption = typer.Option(
-    "", "--pair", metavar="NAME", show_default=False, rich_help_panel=_SOURCES,
-    help="Supported pair of Spack and packages: "
-    + ", ".join(pair.name for pair in pins.versions().pairs) + ".",
-)  # fmt: skip
-VerboseOption = typer.Option(False, "--verbose", "-v", help="Name the log of every step.")
 
 
 def _command(stage: str, summary: str):
@@ -241,6 +210,7 @@ def list_environments() -> None:
 
 
 app.command(name="activate")(cli_activate.activate)
+app.add_typer(cli_cache.app, name="cache")
 app.command(name="container")(cli_container.container)
 app.command(name="diff")(cli_diff.diff)
 app.command(name="doctor")(cli_doctor.doctor)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 from hvd import built, externals, local, mirror, paths, site_check, stamp
 from hvd import spack as spack_module
+from hvd.buildcache import transfer
+from hvd.buildcache.cache import Cache
 from hvd.built import Built, Change, Part
 from hvd.environment import HOROVOD, Environment
 from hvd.errors import HvdError
@@ -34,6 +36,7 @@ class SpackEngine:
         python: interpreter whose frameworks are taken; empty for the pinned ones.
         jobs: parallel compile jobs.
         fresh: concretize and build anew.
+        cache: binary cache to install from, in place of building.
     """
 
     environment: Environment
@@ -41,6 +44,7 @@ class SpackEngine:
     python: str = ""
     jobs: int = 1
     fresh: bool = False
+    cache: Optional[Cache] = None
     name = "spack"
 
     def locate(self, task: Task) -> None:
@@ -81,16 +85,21 @@ class SpackEngine:
     def _forget_other_pairs(self) -> None:
         """Remove what another Spack made of this environment: one cannot use another's view."""
         pair = self.spack.pair.name
-        owner = paths.STATE / f"{self.environment.name}.pair"
-        if owner.exists() and owner.read_text() == pair:
+        if pair_of(self.environment) == pair:
             return
         stamp.clear(self.environment.directory / ".spack-env")
         self.environment.lock.unlink(missing_ok=True)
-        owner.write_text(pair)
+        _owner(self.environment).write_text(pair)
 
     def build(self, run: Run) -> None:
-        """Fetch what is to be built into the mirror, and install the environment."""
+        """Fetch what is to be built into the mirror, and install the environment.
+
+        With a binary cache, install it from that alone.
+        """
         directory = self.environment.directory
+        if self.cache:
+            transfer.install(self.spack, self.environment, self.solution(), self.cache, run)
+            return
         if self.fresh:
             with run.step(f"spack uninstall {HOROVOD}") as task:
                 # not installed yet is as good
@@ -207,6 +216,16 @@ class SpackEngine:
 
     def _nodes(self) -> Dict[str, Any]:
         return {node["name"]: node for node in self.solution().values()}
+
+
+def pair_of(environment: Environment) -> str:
+    """The pair of Spack and packages that solved ``environment`` last; empty for none."""
+    owner = _owner(environment)
+    return owner.read_text().strip() if owner.exists() else ""
+
+
+def _owner(environment: Environment) -> pathlib.Path:
+    return paths.STATE / f"{environment.name}.pair"
 
 
 def _listed(value: Any) -> List[str]:

@@ -8,6 +8,7 @@ import shutil
 from typing import Any, Dict, List, Optional, Union
 
 from hvd import built, console, lock, machine, paths, process, stamp
+from hvd.buildcache.cache import Cache
 from hvd.engine_pip import PipEngine
 from hvd.engine_spack import SpackEngine
 from hvd.environment import Environment
@@ -34,6 +35,7 @@ class Options:
     fresh: bool = False
     verbose: bool = False
     ranks: int = 2
+    cache: Optional[Cache] = None
 
 
 def run(environment: Environment, options: Options, last: str = "report") -> Run:
@@ -74,7 +76,7 @@ def _choose(run: Run, environment: Environment, options: Options) -> Engine:
     common = {"python": options.python, "jobs": options.jobs, "fresh": options.fresh}
     if options.engine == "pip":
         return PipEngine(environment, **common)
-    engine = SpackEngine(environment, options.sources, **common)
+    engine = SpackEngine(environment, options.sources, cache=options.cache, **common)
     with run.step("Spack and its packages") as task:
         try:
             engine.locate(task)

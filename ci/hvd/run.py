@@ -21,6 +21,8 @@ EXIT_STATUS = {
     "build": 12,
     "smoke": 13,
     "report": 14,
+    "cache": 15,
+    "bundle": 16,
 }
 
 

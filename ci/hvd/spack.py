@@ -10,11 +10,12 @@ import re
 import shlex
 import shutil
 import sys
-from typing import Dict, List, Optional
+from typing import Dict, List, Mapping, Optional
 
 import yaml
 
 from hvd import clone, mpi, paths, pins, process
+from hvd.buildcache import keyring
 from hvd.errors import CommandFailed, HvdError
 from hvd.files import write_atomically
 from hvd.pins import Pair, Pin
@@ -75,6 +76,7 @@ class Spack:
             "SPACK_USER_CACHE_PATH": str(self.state / "user"),
             # a directory that does not exist: no /etc/spack either
             "SPACK_SYSTEM_CONFIG_PATH": str(self.state / "system"),
+            keyring.VARIABLE: str(keyring.home()),
         }
 
     def environment(self) -> Dict[str, str]:
@@ -82,10 +84,21 @@ class Spack:
         base = {k: v for k, v in os.environ.items() if k not in _FOREIGN}
         return {**base, **self.variables()}
 
-    def run(self, *arguments: object, log: pathlib.Path, **keywords) -> Completed:
-        """Run ``spack`` with ``arguments``; see :func:`hvd.process.run`."""
+    def run(
+        self,
+        *arguments: object,
+        log: pathlib.Path,
+        variables: Optional[Mapping[str, str]] = None,
+        **keywords,
+    ) -> Completed:
+        """Run ``spack`` with ``arguments``; see :func:`hvd.process.run`.
+
+        Args:
+            variables: more of them, or others than the caller's.
+        """
         command = [self.root / "bin" / "spack", "--color=never", *arguments]
-        return process.run(command, log=log, env=self.environment(), **keywords)
+        environment = {**self.environment(), **(variables or {})}
+        return process.run(command, log=log, env=environment, **keywords)
 
     def configure(self, jobs: int) -> None:
         """Write the configuration scope and the script that users source."""
@@ -148,9 +161,15 @@ class Spack:
         names = [*found, "c", "cxx", "fortran"]
         self._write_not_buildable(self._tools, names)
 
-    def python(self, environment: pathlib.Path, program: pathlib.Path, log: pathlib.Path) -> str:
-        """What the Python file ``program`` prints when Spack runs it in ``environment``."""
-        return self.run("-e", environment, "python", program, log=log, timeout=600).output
+    def python(
+        self, environment: pathlib.Path, program: pathlib.Path, log: pathlib.Path, *words: str
+    ) -> str:
+        """What the Python file ``program`` prints when Spack runs it in ``environment``.
+
+        Args:
+            words: arguments of the program.
+        """
+        return self.run("-e", environment, "python", program, *words, log=log, timeout=600).output
 
     def concretize(self, environment: pathlib.Path, log: pathlib.Path, local: bool) -> None:
         """Solve ``environment`` anew.

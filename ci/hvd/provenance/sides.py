@@ -78,10 +78,10 @@ def load(text: str) -> Side:
     if colon:
         return _of_revision(text, revision, inside.rstrip("/"))
     try:
-        # one that was derived with --spec
-        return _in_directory(text, environment.load(text).directory)
+        derived = environment.load(text).directory
     except HvdError as error:
         raise HvdError(f"'{text}' is no solution", _CHOICES) from error
+    return _in_directory(text, derived)
 
 
 def parse(label: str, text: str) -> Side:
@@ -91,7 +91,7 @@ def parse(label: str, text: str) -> Side:
         HvdError: it is neither.
     """
     if text.lstrip().startswith("{"):
-        return _of_lock(label, solution.read(text, label))
+        return of_specs(label, solution.read(text, label))
     try:
         rows = dag_table.parse(text)
     except ValueError:
@@ -103,7 +103,8 @@ def parse(label: str, text: str) -> Side:
     return Side(label, packages, packages, table=True)
 
 
-def _of_lock(label: str, specs: Dict[str, dict]) -> Side:
+def of_specs(label: str, specs: Dict[str, dict]) -> Side:
+    """The solution of the concrete ``specs``, by hash, called ``label``."""
     nodes = solution.nodes(specs)
     packages = [
         Package(

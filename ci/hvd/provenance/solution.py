@@ -63,7 +63,7 @@ def compiler(spec: Mapping[str, Any], specs: Mapping[str, Any]) -> str:
     found = [
         f"{edge['name']}@{specs[edge['hash']]['version']}"
         for edge in spec.get("dependencies", [])
-        if set(_LANGUAGES) & set(edge["parameters"].get("virtuals", ()))
+        if edge["hash"] in specs and set(_LANGUAGES) & set(edge["parameters"].get("virtuals", ()))
     ]
     return " ".join(dict.fromkeys(found))
 
