@@ -1,4 +1,4 @@
-"""examples/pytorch, for real; those of TensorFlow and Keras: tests/compile."""
+"""examples/pytorch, for real; elastic: test_elastic; TensorFlow and Keras: tests/compile."""
 
 from hvd import paths
 from tests.build import examples
@@ -14,7 +14,7 @@ def test_readme_names_every_example():
     directory = paths.ROOT / "examples"
     text = (directory / "README.md").read_text()
     scripts = [path.relative_to(directory).as_posix() for path in directory.glob("*/train.py")]
-    assert len(scripts) == 3
+    assert len(scripts) == 4
     assert all(f"({script})" in text for script in scripts)
 
 

@@ -1,0 +1,121 @@
+"""Elastic training with PyTorch and Horovod; ``python train.py --help``."""
+
+import argparse
+import os
+
+import horovod.torch as hvd
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+FEATURES, CLASSES = 32, 10
+
+
+def main():
+    args = parse()
+
+    # 1. Initialise.  Rank and number of ranks are those of now: they change with the workers.
+    hvd.init()
+    torch.manual_seed(args.seed)
+
+    # 2. Pin the GPU: one for each rank of a node.  Where the launcher shows each rank its own
+    #    GPU alone, that one is number 0.
+    device = torch.device("cpu")
+    if torch.cuda.is_available():
+        torch.cuda.set_device(hvd.local_rank() % torch.cuda.device_count())
+        device = torch.device("cuda")
+
+    # The sampler deals out what is left of an epoch to the workers that there are.
+    dataset = synthetic(args.samples)
+    sampler = hvd.elastic.ElasticSampler(dataset)
+    loader = DataLoader(dataset, batch_size=args.batch_size, sampler=sampler, drop_last=True)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(FEATURES, 128), torch.nn.ReLU(), torch.nn.Linear(128, CLASSES)
+    ).to(device)
+
+    # 3. Wrap the optimizer, and scale the learning rate whenever the workers have changed.
+    optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9)
+    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+
+    # 4. Everything that is to outlive a worker is in the state.  Rank 0, which is one of the
+    #    oldest workers, broadcasts its own to all when workers have changed.
+    state = hvd.elastic.TorchState(
+        model=model, optimizer=optimizer, sampler=sampler, epoch=0, step=0
+    )
+
+    @hvd.elastic.run
+    def train(state):
+        """Called anew, with the committed state, when workers were lost or added."""
+        sampler.load_state_dict(sampler.state_dict())  # a lost host alone does not deal out anew
+        for group in optimizer.param_groups:
+            group["lr"] = args.lr * hvd.size()
+        print(f"rank {hvd.rank()} of {hvd.size()} at step {state.step}: {describe(model)}")
+        losses = []
+        while state.epoch < args.epochs:
+            for number, (points, labels) in enumerate(loader):
+                optimizer.zero_grad()
+                loss = torch.nn.functional.cross_entropy(
+                    model(points.to(device)), labels.to(device)
+                )
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.item())
+                sampler.record_batch(number, args.batch_size)
+                state.step += 1
+                if state.step % args.commit == 0:
+                    # Every rank takes part in a reduction, and so all of them stop, or none.
+                    stop = float(os.path.exists(args.stop))
+                    sums = torch.tensor([sum(losses) / len(losses), stop])
+                    loss, stop = hvd.allreduce(sums, name="loss", op=hvd.Average).tolist()
+                    losses.clear()
+                    if hvd.rank() == 0:
+                        print(f"step {state.step}: loss {loss:.6f}, {describe(model)}")
+                    # 5. Commit: each worker keeps a copy in memory, to which it goes back when
+                    #    another is lost; and added workers come in here.
+                    state.commit()
+                    if stop:
+                        return
+            state.epoch += 1
+            sampler.set_epoch(state.epoch)
+            state.commit()
+
+    train(state)
+    if hvd.rank() == 0:
+        # For another job; under a name of its own first, so that a killed job leaves it whole.
+        torch.save(model.state_dict(), args.checkpoint + ".new")
+        os.replace(args.checkpoint + ".new", args.checkpoint)
+        print(f"trained to step {state.step}: {describe(model)}")
+    hvd.shutdown()
+
+
+def synthetic(samples):
+    """Points around one centre per class; the same on every rank."""
+    generator = torch.Generator().manual_seed(1)
+    centres = torch.randn(CLASSES, FEATURES, generator=generator)
+    labels = torch.randint(CLASSES, (samples,), generator=generator)
+    noise = torch.randn(samples, FEATURES, generator=generator)
+    return TensorDataset(centres[labels] + 2 * noise, labels)
+
+
+def describe(model):
+    """A number that two models share only if their weights are the same."""
+    total = sum(parameter.detach().double().norm().item() for parameter in model.parameters())
+    return f"weights {total:.9f}"
+
+
+def parse():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--batch-size", type=int, default=32, help="samples per rank and step")
+    parser.add_argument("--lr", type=float, default=0.01, help="learning rate of one rank")
+    parser.add_argument("--samples", type=int, default=8192, help="samples of the data set")
+    parser.add_argument("--commit", type=int, default=10, help="steps between two commits")
+    parser.add_argument("--seed", type=int, default=1, help="of the model's first weights")
+    parser.add_argument("--stop", default="STOP", help="a file that, once there, ends the job")
+    parser.add_argument("--checkpoint", default="model.pt", help="written at the end")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""An elastic job on this machine: workers can be killed and hosts added while it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import re
+import subprocess
+import time
+from typing import Dict, Iterator, List
+
+import psutil
+
+from hvd import paths, process
+from hvd.files import write_atomically
+from hvd.smoke.launch import Target, find_program
+
+#: Two names of this machine.  A host is not used any more once a worker on it has failed.
+HOSTS = ("localhost", "127.0.0.1")
+SCRIPT = paths.ROOT / "examples" / "elastic" / "train.py"
+#: What the script prints: when it begins, with that many workers; at each commit; at its end.
+BEGIN = r"rank (?P<rank>\d) of %d at step (?P<step>\d+): weights (?P<weights>[\d.]+)"
+COMMIT = r"step (?P<step>\d+): loss (?P<loss>[\d.]+), weights (?P<weights>[\d.]+)"
+END = r"trained to step (?P<step>\d+): weights (?P<weights>[\d.]+)"
+#: What one job may need: some seconds each for Horovod's launcher and for the first and the
+#: third worker to import PyTorch, on a machine that does other work as well.
+TIMEOUT = 120.0
+
+
+class Job:
+    """A running ``horovodrun`` with examples/elastic.
+
+    Args:
+        launcher: its process.
+        directory: where it runs, with its output and its list of hosts.
+    """
+
+    def __init__(self, launcher: subprocess.Popen, directory: pathlib.Path) -> None:
+        self.launcher = launcher
+        self.directory = directory
+        self.deadline = time.monotonic() + TIMEOUT
+
+    @property
+    def output(self) -> str:
+        """All that was printed, without the rank that horovodrun puts before each line."""
+        text = (self.directory / "output").read_text(errors="replace")
+        return re.sub(r"^\[\d+\]<std(out|err)>:", "", text, flags=re.MULTILINE)
+
+    def wait_for(self, pattern: str, times: int = 1) -> List[re.Match]:
+        """Wait until whole lines like ``pattern`` were printed that many ``times``."""
+        while True:
+            found = list(re.finditer(f"^{pattern}\n", self.output, re.MULTILINE))
+            if len(found) >= times:
+                return found
+            assert self.launcher.poll() is None, f"no '{pattern}' in:\n{self.output}"
+            self._check_time(f"'{pattern}'")
+            time.sleep(0.1)
+
+    def commits(self) -> List[re.Match]:
+        """What was printed at each commit so far."""
+        return self.wait_for(COMMIT, 0)
+
+    def wait_for_commits(self, more: int) -> None:
+        """Wait for that many further commits."""
+        self.wait_for(COMMIT, len(self.commits()) + more)
+
+    def committed(self, match: re.Match) -> bool:
+        """Whether step and weights of a printed line are those of a commit before it."""
+        made = {(commit["step"], commit["weights"]) for commit in self.commits()}
+        return (match["step"], match["weights"]) in made
+
+    def wait(self) -> int:
+        """Wait until the job has ended; the exit status of its launcher."""
+        while self.launcher.poll() is None:
+            self._check_time("its end")
+            time.sleep(0.1)
+        return self.launcher.returncode
+
+    def _check_time(self, waited_for: str) -> None:
+        late = time.monotonic() > self.deadline
+        assert not late, f"no {waited_for} within {TIMEOUT:.0f} s:\n{self.output}"
+
+    def workers(self) -> Dict[str, psutil.Process]:
+        """The training processes, by the name of their host."""
+        found = {}
+        for each in psutil.Process(self.launcher.pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                words = each.cmdline()
+                if words[1:2] == [str(SCRIPT)]:
+                    found[each.environ()["HOROVOD_HOSTNAME"]] = each
+        return found
+
+    def hosts_by_rank(self) -> List[str]:
+        """The hosts of the first workers, in the order of the ranks that they began with."""
+        rank = {host: int(each.environ()["HOROVOD_RANK"]) for host, each in self.workers().items()}
+        return sorted(rank, key=rank.__getitem__)
+
+    def set_hosts(self, slots: Dict[str, int]) -> None:
+        """Change what the discovery script prints, at once."""
+        set_hosts(self.directory, slots)
+
+
+def set_hosts(directory: pathlib.Path, slots: Dict[str, int]) -> None:
+    """Write the list of hosts that the discovery script prints."""
+    text = "".join(f"{host}:{count}\n" for host, count in slots.items())
+    write_atomically(directory / "hosts", text.encode())
+
+
+@contextlib.contextmanager
+def job(target: Target, directory: pathlib.Path, *arguments: object) -> Iterator[Job]:
+    """Start a worker on each of `HOSTS`; nothing of the job is left when the block ends."""
+    process.adopt_orphans()
+    discovery = directory / "discovery"
+    discovery.write_text("#!/bin/sh\nexec cat hosts\n")
+    discovery.chmod(0o755)
+    set_hosts(directory, dict.fromkeys(HOSTS, 1))
+    options = "--gloo -np 2 --min-np 1 --max-np 2 --network-interfaces lo"
+    command = [find_program(target, "horovodrun"), *options.split()]
+    command += ["--host-discovery-script", "./discovery", target.python, SCRIPT, *arguments]
+    settings = {
+        "OMP_NUM_THREADS": "1",
+        # milliseconds between operations: a slow job is quick enough here, and leaves the
+        # machine's cores to a worker that is starting
+        "HOROVOD_CYCLE_TIME": "20",
+        "HOROVOD_ELASTIC_TIMEOUT": "60",
+        "HOROVOD_GLOO_TIMEOUT_SECONDS": "60",
+    }
+    before = psutil.Process().children(recursive=True)
+    with open(directory / "output", "wb") as output:
+        launcher = subprocess.Popen(
+            [str(word) for word in command],
+            cwd=directory,
+            env={**target.environment, **settings},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        yield Job(launcher, directory)
+    finally:
+        process.kill_tree(launcher.pid, spare=before)
+        launcher.wait()
