@@ -171,18 +171,33 @@ def launch(
 
 
 def environment(launcher: Launcher, target: Target, timeout: float) -> Dict[str, str]:
-    """The target's environment and what the launcher needs beside it.
+    """The target's environment and what the launcher needs beside it."""
+    settings = horovod_settings(launcher.controller, launcher.operations, timeout)
+    return {**target.environment, **settings, **small_machine()}
+
+
+def horovod_settings(controller: str, operations: str, timeout: float) -> Dict[str, str]:
+    """What `PROGRAM` runs with on any machine.
 
     HOROVOD_CONTROLLER and HOROVOD_CPU_OPERATIONS are set so that neither a default nor the
     surroundings choose; the program verifies what came of it.  Horovod warns of ranks that
     keep others waiting after a quarter of ``timeout`` seconds, so that the log says so.
+
+    Args:
+        operations: what carries the operations on CPUs; the controller where empty.
     """
-    settings = {
-        "HOROVOD_CONTROLLER": launcher.controller,
-        "HOROVOD_CPU_OPERATIONS": launcher.operations or launcher.controller,
+    return {
+        "HOROVOD_CONTROLLER": controller,
+        "HOROVOD_CPU_OPERATIONS": operations or controller,
         "HOROVOD_STALL_CHECK_TIME_SECONDS": str(max(1, int(timeout / 4))),
         "OMP_NUM_THREADS": "1",
         "PYTHONUNBUFFERED": "1",
+    }
+
+
+def small_machine() -> Dict[str, str]:
+    """What MPI needs where there may be fewer cores than ranks, and no other user than root."""
+    settings = {
         # More ranks than cores is what a test machine may need: Open MPI 4, and 5.
         "OMPI_MCA_rmaps_base_oversubscribe": "1",
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
@@ -193,4 +208,4 @@ def environment(launcher: Launcher, target: Target, timeout: float) -> Dict[str,
         for prefix in ("OMPI", "PRTE"):
             settings[f"{prefix}_ALLOW_RUN_AS_ROOT"] = "1"
             settings[f"{prefix}_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
-    return {**target.environment, **settings}
+    return settings

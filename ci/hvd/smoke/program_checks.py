@@ -292,8 +292,11 @@ def objects(session: Session) -> None:
 def barrier(session: Session) -> None:
     """No rank leaves before the last one, which comes late, has entered.
 
-    Compares monotonic clocks, so it needs all ranks on one host.
+    The times are of monotonic clocks, which say nothing of each other on two hosts.
     """
+    several = session.hvd.local_size() < session.size
+    if several:
+        session.leave_out("order of a barrier", "every type", "the ranks are on several hosts")
 
     def call() -> Tuple[float, float]:
         time.sleep(0.1 * session.rank / session.size)
@@ -307,7 +310,7 @@ def barrier(session: Session) -> None:
         early = entered.max() - left.min()
         return f"a rank left {early:.6f} s before the last one entered" if early > 0 else ""
 
-    session.recorder.check("barrier", call, verify)
+    session.recorder.check("barrier", call, None if several else verify)
 
 
 def join(session: Session) -> None:
