@@ -18,6 +18,8 @@ from hvd.errors import HvdError
 from hvd.files import write_atomically
 from hvd.smoke.check_build import PLUGINS, Expectation
 
+#: What builds, in the order in which a build is looked for.
+ENGINES = ("spack", "pip")
 #: Raised whenever a field is added, removed or changes its meaning.
 FORMAT = 2
 
@@ -104,7 +106,7 @@ class Built:
     @property
     def directory(self) -> pathlib.Path:
         """Where files go that activate it."""
-        return paths.STATE / "activation" / self.name
+        return activation(self.environment, self.engine)
 
     @property
     def again(self) -> str:
@@ -149,6 +151,11 @@ def file(environment: str, engine: str) -> pathlib.Path:
     return paths.STATE / "built" / f"{environment}-{engine}.json"
 
 
+def activation(environment: str, engine: str) -> pathlib.Path:
+    """The directory for the files that activate it."""
+    return paths.STATE / "activation" / f"{environment}-{engine}"
+
+
 def inputs(environment: Environment, engine: str) -> Dict[str, str]:
     """A digest of each of our files that decides what ``engine`` builds, by its path."""
     files = [*environment.inputs(), environment.externals]
@@ -177,7 +184,7 @@ def find(environment: str, engine: str = "auto") -> Built:
             ./hvd than this.
     """
     environments.load(environment)
-    engines = ["spack", "pip"] if engine == "auto" else [engine]
+    engines = ENGINES if engine == "auto" else [engine]
     found = [path for path in (file(environment, name) for name in engines) if path.is_file()]
     build = f"./hvd build {environment}" + (f" --engine {engine}" if engine != "auto" else "")
     if not found:

@@ -45,9 +45,12 @@ def _builds(name: str) -> bool:
 
 
 @pytest.fixture
-def launched(monkeypatch, capsys):
-    """Run ``./hvd launch`` in this process, in no job but what ``environ`` says."""
-    from hvd import cli
+def launched(monkeypatch, capsys, tmp_path):
+    """Run ``./hvd launch`` in this process, in no job but what ``environ`` says.
+
+    Nothing is built.
+    """
+    from hvd import cli, paths
     from tests.unit.launching import Done
 
     def run(arguments, **environ) -> Done:
@@ -56,6 +59,7 @@ def launched(monkeypatch, capsys):
                 patch.delenv(name, raising=False)
             for name, value in environ.items():
                 patch.setenv(name, value)
+            patch.setattr(paths, "STATE", tmp_path / "state")
             capsys.readouterr()
             with pytest.raises(SystemExit) as ended:
                 cli.main(["launch", *arguments])

@@ -9,8 +9,10 @@ import subprocess
 
 import pytest
 
-from hvd import paths, site
+from hvd import built, paths, site
+from hvd.errors import HvdError
 from hvd.launch import batch, methods
+from tests import builds
 from tests.unit.launching import launch
 
 #: From the man page of sbatch; those that take no value or only have a long form are left out.
@@ -222,6 +224,39 @@ def test_a_script_runs(tmp_path, monkeypatch) -> None:
         f"spack|env|activate|perlmutter-hvd|{variables}",
         f"srun|python|a b.py|$HOME|{variables}",
     ]
+
+
+def test_a_script_sources_what_was_written_for_it(tmp_path, monkeypatch) -> None:
+    """That needs no Spack, and loads the site's modules; variables for these nodes come last."""
+    monkeypatch.setattr(paths, "STATE", tmp_path)
+    file = built.activation("frontier-hvd", "pip") / "activate.sh"
+    file.parent.mkdir(parents=True)
+    file.write_text("export PREPARED=yes NCCL_NET=OFI\n")
+    stand_in(tmp_path, "srun", "[ $PREPARED = yes ] && exit 7")
+    request = launch("frontier-hvd", nodes=1, program=("python", "a.py"))
+    text = batch.script(request)
+    assert f". {file}" in text and "module" not in text and "spack" not in text
+    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    assert subprocess.run(["bash"], input=text, text=True, env=environ).returncode == 7
+    assert (tmp_path / "calls").read_text().splitlines()[-1].endswith("|python|a.py|Socket|")
+
+    for chosen in ({"modules": ("other/1",)}, {"setup": ("activate other",)}):
+        assert str(file) not in batch.script(launch("frontier-hvd", program=("x",), **chosen))
+    spack = built.activation("frontier-hvd", "spack") / "activate.sh"
+    spack.parent.mkdir()
+    spack.touch()
+    assert f". {spack}" in batch.script(request)
+
+
+def test_what_pip_built_is_activated_first(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(paths, "STATE", tmp_path)
+    built.save(builds.record(environment="alpha-hvd"))
+    request = launch("alpha-hvd", program=("x",))
+    with pytest.raises(HvdError) as raised:
+        batch.script(request)
+    assert "./hvd activate alpha-hvd" in raised.value.remedy
+    built.save(builds.record(environment="alpha-hvd", engine="spack"))
+    assert "spack env activate alpha-hvd" in batch.script(request)
 
 
 def test_a_script_for_a_container_loads_nothing() -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import pathlib
 import shlex
-from typing import List, Mapping
+from typing import List, Mapping, Optional, Sequence, Tuple
 
-from hvd import paths
+from hvd import built, paths
 from hvd.errors import HvdError
 from hvd.launch import methods
 from hvd.launch.request import Request
+from hvd.site import Partition
+
+#: Of `./hvd activate`, for the shell that batch scripts are for.
+_FILE = "activate.sh"
 
 
 def script(request: Request) -> str:
@@ -26,29 +31,41 @@ def script(request: Request) -> str:
             f"{request.site.name} has no scheduler that takes a batch script",
             "leave --batch out; --run starts the program",
         )
-    parts = [["#!/bin/bash", *head], _exports(request), _preparation(request), [_launch(request)]]
+    exported, prepared = site_exports(request), _preparation(request)
+    # what it sources was written for some number of nodes, and the variables are for this one's
+    middle = [prepared, exported] if _activation(request) else [exported, prepared]
+    parts = [["#!/bin/bash", *head], *middle, [_launch(request)]]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
 def slurm_options(request: Request) -> List[str]:
     """sbatch's options for the job."""
+    kind, further = _access(request)
+    sizes = [("-t", request.time), ("-N", request.nodes), ("-c", request.partition.cpus_per_rank)]
+    words = [*_given([("-A", request.account)]), *kind, *_given(sizes)]
+    words += [_tasks(request), *_gpus(request), *further]
+    named = [("-J", request.job_name), ("-o", request.output), ("-e", request.error)]
+    return words + _given(named)
+
+
+def slurm_access(request: Request) -> List[str]:
+    """Those of sbatch's options that are the same for every job on such nodes."""
+    kind, further = _access(request)
+    return [*kind, *further]
+
+
+def _access(request: Request) -> Tuple[List[str], List[str]]:
+    """The options that choose the nodes, and those that come last."""
     ask = request.partition.slurm
     partition, qos = _queue(request)
-    options = [
-        ("-A", request.account),
-        ("-C", ask.constraint),
-        ("-p", partition),
-        ("-q", qos),
-        ("-t", request.time),
-        ("-N", request.nodes),
-        ("-c", request.partition.cpus_per_rank),
-    ]
-    words = [f"{name} {value}" for name, value in options if value]
-    words += [_tasks(request), *_gpus(request)]
-    words += [f"--mem-per-cpu={ask.mem_per_cpu_mb}"] if ask.mem_per_cpu_mb else []
-    words += ask.head
-    named = [("-J", request.job_name), ("-o", request.output), ("-e", request.error)]
-    return words + [f"{name} {value}" for name, value in named if value]
+    memory = [f"--mem-per-cpu={ask.mem_per_cpu_mb}"] if ask.mem_per_cpu_mb else []
+    kind = _given([("-C", ask.constraint), ("-p", partition), ("-q", qos)])
+    return kind, [*memory, *ask.head]
+
+
+def _given(options: Sequence[Tuple[str, object]]) -> List[str]:
+    """A text for each option that has a value."""
+    return [f"{name} {value}" for name, value in options if value]
 
 
 def asking(request: Request) -> str:
@@ -100,10 +117,15 @@ def _tasks(request: Request) -> str:
 
 def _gpus(request: Request) -> List[str]:
     """The option that asks for as many GPUs as ranks, but for no more than there are."""
-    option = request.partition.slurm.gpus
+    form = gpu_option(request.partition)
     count = min(request.ranks_per_node, request.partition.gpus)
-    form = {"--gpus-per-node": f"--gpus-per-node={count}", "--gres": f"--gres=gpu:{count}"}
-    return [form[option]] if option else []
+    return [form.format(count)] if form else []
+
+
+def gpu_option(partition: Partition) -> str:
+    """The form of that option, {} for the number; empty where it is not needed."""
+    forms = {"--gpus-per-node": "--gpus-per-node={}", "--gres": "--gres=gpu:{}"}
+    return forms.get(partition.slurm.gpus, "")
 
 
 def _lsf_options(request: Request) -> List[str]:
@@ -127,7 +149,7 @@ def _lsf_options(request: Request) -> List[str]:
         options.append(f"-nnodes {request.nodes}")
     options.append(f"-q {request.queue or lsf.queue}")
     named = [("-J", request.job_name), ("-o", request.output), ("-e", request.error)]
-    return options + [f"{name} {value}" for name, value in named if value]
+    return options + _given(named)
 
 
 def _minutes(time: str) -> str:
@@ -137,7 +159,8 @@ def _minutes(time: str) -> str:
     return f"{minutes // 60}:{minutes % 60:02d}"
 
 
-def _exports(request: Request) -> List[str]:
+def site_exports(request: Request) -> List[str]:
+    """A line of shell for each variable that the site's nodes and its network need."""
     bind = request.partition.slurm.cpu_bind
     values = {**({"SLURM_CPU_BIND": bind} if bind else {}), **request.fabric}
     return exports(values)
@@ -152,12 +175,29 @@ def _preparation(request: Request) -> List[str]:
     """Modules first, then the environment; a container has its own."""
     if request.image:
         return list(request.setup)
+    ready = _activation(request)
+    if ready:
+        return [f". {shlex.quote(str(ready))}"]
     loads = request.modules or tuple(" ".join(load) for load in request.use.run)
     lines = [f"module load {load}" for load in loads]
     if request.setup:
         return [*lines, *request.setup]
+    name = request.environment
+    if built.file(name, "pip").is_file() and not built.file(name, "spack").is_file():
+        raise HvdError(
+            f"{name} was built by pip, and Spack cannot activate it",
+            f"./hvd activate {name} first, which writes what the script then sources",
+        )
     activate = shlex.quote(str(paths.STATE / "setup-env.sh"))
-    return [*lines, f". {activate}", f"spack env activate {request.environment}"]
+    return [*lines, f". {activate}", f"spack env activate {name}"]
+
+
+def _activation(request: Request) -> Optional[pathlib.Path]:
+    """What ./hvd activate wrote, modules included; None where something else is asked for."""
+    if request.image or request.setup or request.modules:
+        return None
+    places = [built.activation(request.environment, engine) for engine in built.ENGINES]
+    return next((place / _FILE for place in places if (place / _FILE).is_file()), None)
 
 
 def _launch(request: Request) -> str:
