@@ -12,6 +12,7 @@ from hvd import (
     bench,
     cli_activate,
     cli_cache,
+    cli_check,
     cli_container,
     cli_diff,
     cli_doctor,
@@ -211,6 +212,7 @@ def list_environments() -> None:
 
 app.command(name="activate")(cli_activate.activate)
 app.add_typer(cli_cache.app, name="cache")
+app.command(name="check", context_settings={"allow_extra_args": True})(cli_check.check)
 app.command(name="container")(cli_container.container)
 app.command(name="diff")(cli_diff.diff)
 app.command(name="doctor")(cli_doctor.doctor)

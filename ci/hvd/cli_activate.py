@@ -10,7 +10,6 @@ import typer
 from hvd import built, console, paths
 from hvd.activation import plan, shells
 from hvd.cli_common import BuiltArgument, BuiltByOption, EngineName
-from hvd.files import write_atomically
 
 
 def activate(
@@ -32,11 +31,8 @@ def activate(
     environment back.
     """
     subject = built.find(name, engine.value)
-    wanted = plan.make(subject, nodes=nodes, rdma=rdma)
     directory = (to or subject.directory).expanduser().absolute()
-    texts = {file: render(wanted) for file, render in shells.FILES.items()}
-    for file, text in texts.items():
-        write_atomically(directory / file, text.encode())
+    shells.write(plan.make(subject, nodes=nodes, rdma=rdma), directory)
     shown = paths.shorten(directory)
-    console.note(f"{shown}/: {', '.join(texts)}")
+    console.note(f"{shown}/: {', '.join(shells.FILES)}")
     console.note(f"to use it: . {shown}/activate.sh")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
 from hvd import paths, schema
 from hvd.errors import HvdError
@@ -84,6 +84,16 @@ class Partition:
 
 
 @dataclasses.dataclass(frozen=True)
+class Bandwidth:
+    """The least bus bandwidth of a two-rank allreduce, in 10**6 B/s; see the schema."""
+
+    operations: str
+    nodes: int
+    bus_mb_s: float
+    source: Tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
 class Use:
     """What an environment uses of a site: a partition, operations, modules to load."""
 
@@ -91,6 +101,12 @@ class Use:
     operations: str
     build: Tuple[Tuple[str, ...], ...] = ()
     run: Tuple[Tuple[str, ...], ...] = ()
+    bandwidth: Tuple[Bandwidth, ...] = ()
+
+    def least_bandwidth(self, operations: str, nodes: int) -> Optional[Bandwidth]:
+        """What is to be reached there; None where the site has no number for it."""
+        wanted = (operations, nodes)
+        return next((b for b in self.bandwidth if (b.operations, b.nodes) == wanted), None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -293,7 +309,7 @@ def _site(data: Dict[str, Any]) -> Site:
         partitions={
             name: _partition(name, each, cited(each)) for name, each in data["partitions"].items()
         },
-        environments={name: _use(each) for name, each in data["environments"].items()},
+        environments={name: _use(each, cited) for name, each in data["environments"].items()},
         fabric={case: each["set"] for case, each in data.get("fabric", {}).items()},
         modules=_made(Modules, data["modules"]),
         pitfalls=tuple(Pitfall(each["text"], cited(each)) for each in data.get("pitfalls", [])),
@@ -322,8 +338,11 @@ def _partition(name: str, entry: Dict[str, Any], source: Tuple[str, ...]) -> Par
     return _made(Partition, entry, **changes)
 
 
-def _use(entry: Dict[str, Any]) -> Use:
+def _use(entry: Dict[str, Any], cited: Callable[[Dict[str, Any]], Tuple[str, ...]]) -> Use:
     modules = entry.get("modules", {})
     run = tuple(map(tuple, modules.get("run", ())))
     build = tuple(map(tuple, modules["build"])) if "build" in modules else run
-    return Use(entry["partition"], entry["operations"], build, run)
+    bandwidth = tuple(
+        _made(Bandwidth, each, source=cited(each)) for each in entry.get("bandwidth", ())
+    )
+    return Use(entry["partition"], entry["operations"], build, run, bandwidth)

@@ -12,6 +12,7 @@ import shlex
 from typing import Callable, Dict
 
 from hvd.activation.plan import Change, Plan
+from hvd.files import write_atomically
 
 #: What no shell makes anything of.
 _PLAIN = re.compile(r"[\w./:+,@-]+", re.ASCII)
@@ -193,3 +194,14 @@ FILES: Dict[str, Callable[[Plan], str]] = {
     "activate.csh": csh,
     "activate.fish": fish,
 }
+
+
+def write(plan: Plan, directory: pathlib.Path) -> None:
+    """Write the file of every shell into ``directory``.
+
+    Raises:
+        HvdError: one cannot be written.
+    """
+    texts = {file: render(plan) for file, render in FILES.items()}
+    for file, text in texts.items():
+        write_atomically(directory / file, text.encode())

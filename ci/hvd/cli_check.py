@@ -1,0 +1,87 @@
+"""``./hvd check``."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+from typing import List
+
+import typer
+
+from hvd import built, console, paths, site
+from hvd.activation import plan, shells
+from hvd.cli_common import BuiltByOption, EngineName
+from hvd.errors import HvdError
+from hvd.launch.program import callers
+from hvd.reframe import systems
+
+_HERE = pathlib.Path(__file__).resolve().parent / "reframe"
+
+
+def check(
+    context: typer.Context,
+    name: str = typer.Argument(..., metavar="ENV", help="Environment; see environments/sites."),
+    engine: EngineName = BuiltByOption,
+    partition: str = typer.Option(
+        "", "--partition", metavar="NAME", help="Another kind of node of the site's."
+    ),
+    account: str = typer.Option("", "--account", metavar="NAME", help="Whom jobs are billed to."),
+    quick: bool = typer.Option(False, "--quick", help="Fewer and smaller sizes."),
+    dry_run: bool = typer.Option(
+        False, "--dry-run", help="Write the job scripts and submit none; on any machine."
+    ),
+) -> None:
+    """Check a built environment on its site's nodes, in jobs, with ReFrame.
+
+    What was built, then two ranks on one node and on two, for each framework and operation.
+    Further arguments go to ReFrame: ./hvd check ENV -- --list
+    """
+    machine = site.of(name)
+    kind = partition or machine.environments[name].partition
+    if kind not in machine.partitions:
+        raise HvdError(
+            f"--partition: {machine.name} has none called '{kind}'",
+            f"use one of {', '.join(machine.partitions)}",
+        )
+    if not dry_run:
+        subject = built.find(name, engine.value)
+        shells.write(plan.make(subject), subject.directory)
+        _say_what_is_not_judged(machine, name)
+    words = [*_reframe(), "-C", _HERE / "settings.py", "-c", _HERE / "checks.py"]
+    words += ["--system", f"{machine.name}:{kind}", "-p", f"^{name}$", "--prefix", systems.PREFIX]
+    words += ["-S", f"engine={engine.value}"] + ["-S", "Allreduce.quick=true"] * quick
+    option = {"slurm": "-A", "lsf": "-P"}.get(machine.scheduler, "")
+    words += [f"--job-option={option} {account}"] if account and option else []
+    words += ["--nocolor"] * (not sys.stdout.isatty())
+    words += _action(dry_run, context.args)
+    systems.PREFIX.mkdir(parents=True, exist_ok=True)
+    sys.stdout.flush()
+    done = subprocess.run(list(map(str, words)), cwd=systems.PREFIX, env=callers(os.environ))
+    raise typer.Exit(1 if done.returncode else 0)
+
+
+def _action(dry_run: bool, further: List[str]) -> List[str]:
+    """What ReFrame is to do, unless the further arguments say that."""
+    if {"-l", "-L", "--list", "--list-detailed", "--describe"} & set(further):
+        return further
+    return ["--dry-run" if dry_run else "--run", "--performance-report", *further]
+
+
+def _reframe() -> List[str]:
+    """The program: that of our own Python.
+
+    Raises:
+        HvdError: it is not installed.
+    """
+    program = pathlib.Path(sys.executable).with_name("reframe")
+    if not program.is_file():
+        raise HvdError(f"there is no {program}", "start this as ./hvd check, which installs it")
+    return [sys.executable, str(program)]
+
+
+def _say_what_is_not_judged(machine: site.Site, name: str) -> None:
+    if not machine.environments[name].bandwidth:
+        file = paths.shorten(site.directory() / machine.name / site.SITE)
+        console.aside(f"{file} has no bandwidth for {name}: it is measured and not judged")

@@ -1,0 +1,127 @@
+"""ReFrame's settings and the job scripts of every site, without submitting any."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from hvd import cli, environment, paths, site
+from hvd.launch import methods
+from hvd.reframe import systems
+from hvd.site import Bandwidth
+
+#: Site to lines that its jobs have, for two ranks on two nodes.
+LINES = {
+    "alpha": ("#SBATCH --gres=gpu:1", "srun python "),
+    "capella": ("#SBATCH --cpus-per-task=14", "srun python "),
+    "frontier": ("#SBATCH --network=disable_rdzv_get", "srun -c 7 --gpus-per-task=1 "),
+    "local": ("mpirun -np 2 ",),
+    "perlmutter": ("#SBATCH --gpus-per-node=1", "export SLURM_CPU_BIND=cores", "srun python "),
+    "stampede2": ("#SBATCH -p flat-quadrant", "mpiexec.hydra -l -ppn 1 -n 2 taskset "),
+    "stampede3": ("#SBATCH --nodes=2", "ibrun python "),
+    "summit": ("#BSUB -nnodes 2", "#BSUB -q batch", "jsrun -bpacked:7 -g1 -a1 -c7 -r1 python "),
+    "taurus-ml": ("#SBATCH --mem-per-cpu=1443", "mpirun -np 2 -bind-to none "),
+}
+
+
+@pytest.fixture(scope="module")
+def configuration():
+    return systems.configuration()
+
+
+def test_every_site_is_a_system(configuration):
+    found = {each["name"]: each for each in configuration["systems"]}
+    assert set(found) == set(site.names())
+    for name, system in found.items():
+        machine = site.load(name)
+        assert system["hostnames"] == []
+        assert [each["name"] for each in system["partitions"]] == list(machine.partitions)
+        for each in system["partitions"]:
+            kind = machine.partitions[each["name"]]
+            assert ("gpu" in each["features"]) == bool(kind.gpus)
+            assert ("several-nodes" in each["features"]) == (machine.scheduler != "none")
+
+
+def test_features_are_those_of_the_spec(configuration):
+    found = {each["name"]: set(each["features"]) for each in configuration["environments"]}
+    assert set(found) == {environment.DEFAULT, *environment.of_sites()}
+    assert {"pytorch", "nccl", "rccl", "rocm", "mpi"} <= found["frontier-hvd"]
+    assert "cuda" not in found["frontier-hvd"] and "rccl" not in found["perlmutter-hvd"]
+    assert {"tensorflow", "pytorch", "cuda", "nccl"} <= found["perlmutter-hvd"]
+    assert {"ddl", "cuda"} <= found["summit-ddl-hvd"] and "nccl" not in found["summit-ddl-hvd"]
+
+
+def test_the_gpu_stack_of_nodes(configuration):
+    partitions = {
+        f"{system['name']}:{each['name']}": set(each["features"])
+        for system in configuration["systems"]
+        for each in system["partitions"]
+    }
+    assert "rocm" in partitions["frontier:batch"] and "cuda" in partitions["stampede3:h100"]
+    assert "cuda" not in partitions["stampede3:spr"]
+
+
+def test_reframe_has_a_launcher_for_every_method(tmp_path):
+    """jsrun is called so; where ReFrame has one of that name, ours has another."""
+    names = [systems.launcher(name) for name in methods.METHODS]
+    assert "jsrun" in names
+    program = f"""
+import sys
+from hvd.reframe import launchers
+from reframe.core.backends import getlauncher
+launchers.register()
+for name in {names}:
+    assert issubclass(getlauncher(name), launchers.SiteLauncher), name
+for name in ("srun", "mpirun", "ibrun"):
+    assert not issubclass(getlauncher(name), launchers.SiteLauncher), name
+"""
+    done = subprocess.run([sys.executable, "-c", program], env=variables(), capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+@pytest.mark.parametrize("accounting", ["accounting_storage/none", "accounting_storage/slurmdbd"])
+def test_a_slurm_without_accounting_is_asked_otherwise(accounting, tmp_path, monkeypatch):
+    scontrol = tmp_path / "scontrol"
+    scontrol.write_text(f"#!/bin/sh\necho 'AccountingStorageType   = {accounting}'\n")
+    scontrol.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    expected = "squeue" if accounting.endswith("none") else "slurm"
+    assert systems.slurm() == expected
+
+
+def test_bandwidth_is_of_the_operations_and_nodes():
+    use = site.Use("p", "cpu", bandwidth=(Bandwidth("mpi", 2, 100.0), Bandwidth("mpi", 1, 900.0)))
+    assert use.least_bandwidth("mpi", 2).bus_mb_s == 100.0
+    assert use.least_bandwidth("mpi", 1).bus_mb_s == 900.0
+    assert use.least_bandwidth("gloo", 2) is None
+
+
+def variables() -> dict:
+    return {**os.environ, "PYTHONPATH": str(paths.ROOT / "ci")}
+
+
+@pytest.mark.parametrize("name", site.names())
+def test_dry_run(name, tmp_path, monkeypatch, capfd):
+    """Without a build, and on any machine."""
+    monkeypatch.setattr(systems, "PREFIX", tmp_path)
+    machine = site.load(name)
+    chosen = next(iter(machine.environments))
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["check", chosen, "--dry-run", "--account", "m1234"])
+    printed = capfd.readouterr().out
+    assert not ended.value.code, printed
+    frameworks = environment.load(chosen).frameworks & {"pytorch", "tensorflow"}
+    for framework in frameworks:
+        for nodes in (1,) if machine.scheduler == "none" else (1, 2):
+            case = f"Allreduce %framework={framework} %operations=mpi %nodes={nodes}"
+            assert re.search(rf"OK \] .*{case}", printed), printed
+    scripts = [each.read_text() for each in tmp_path.rglob("rfm_job.sh")]
+    assert len(scripts) == printed.count("  OK ]")
+    for line in LINES[name]:
+        assert any(line in text for text in scripts if "--ranks 2" in text), line
+    account = {"slurm": "#SBATCH -A m1234", "lsf": "#BSUB -P m1234"}.get(machine.scheduler)
+    assert all(account in text for text in scripts if account)
