@@ -29,6 +29,7 @@ from hvd import recipe as recipe_module
 from hvd.built import Built, Change, Part
 from hvd.environment import HOROVOD, Environment
 from hvd.errors import HvdError
+from hvd.provenance import parts
 from hvd.report.model import DagNode
 from hvd.run import Run, Task
 from hvd.smoke.check_build import PLUGINS, Expectation
@@ -220,6 +221,23 @@ class PipEngine:
             DagNode(name, spec.versions, external=True, prefix=prefixes.get(name, ""))
             for name, spec in self.spec.dependencies.items()
         ]
+
+    def parts(self, task: Task) -> List[parts.Part]:
+        """Horovod, and every distribution of the interpreter that it was built for."""
+        root = parts.Part(
+            name=self.spec.name,
+            version=self.spec.versions,
+            key=self.spec.name,
+            distribution="horovod",
+            sha256=self._sha256,
+            prefix=str(self.venv),
+            patches=tuple(self.recipe.patches(self.spec)),
+        )
+        return parts.of_distributions(root, self.found)
+
+    def commits(self) -> Dict[str, str]:
+        """The commits of what built it, by name: pip has none."""
+        return {}
 
     def _externals(self) -> Dict[str, Any]:
         return externals.packages(self.found, self.mpi)

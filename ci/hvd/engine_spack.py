@@ -7,14 +7,14 @@ import json
 import pathlib
 from typing import Any, Dict, List, Optional
 
-from hvd import built, externals, local, mirror, paths, site_check, stamp
+from hvd import built, clone, externals, local, mirror, paths, site_check, stamp
 from hvd import spack as spack_module
 from hvd.buildcache import transfer
 from hvd.buildcache.cache import Cache
 from hvd.built import Built, Change, Part
 from hvd.environment import HOROVOD, Environment
 from hvd.errors import HvdError
-from hvd.provenance import solution
+from hvd.provenance import parts, solution
 from hvd.report.model import DagNode
 from hvd.run import Run, Task
 from hvd.smoke.check_build import PLUGINS, Expectation
@@ -213,6 +213,19 @@ class SpackEngine:
         return solution.read(
             self.environment.lock.read_text(), paths.shorten(self.environment.lock)
         )
+
+    def parts(self, task: Task) -> List[parts.Part]:
+        """What the build consists of, and what it was made with."""
+        output = self.spack.python(self.environment.directory, parts.LISTER, task.log)
+        return parts.of_solution(self.solution(), json.loads(output.splitlines()[-1]))
+
+    def commits(self) -> Dict[str, str]:
+        """The commits of what built it, by name."""
+        pair = self.spack.pair
+        return {
+            "Spack": clone.commit(self.spack.root) or pair.spack.commit,
+            "Spack packages": clone.commit(self.spack.packages) or pair.packages.commit,
+        }
 
     def _nodes(self) -> Dict[str, Any]:
         return {node["name"]: node for node in self.solution().values()}

@@ -13,6 +13,7 @@ from hvd.engine_pip import PipEngine
 from hvd.engine_spack import SpackEngine
 from hvd.environment import Environment
 from hvd.errors import HvdError
+from hvd.provenance import parts
 from hvd.report import RunReport, write_report
 from hvd.run import Run
 from hvd.smoke.run import Target, smoke_plan
@@ -90,9 +91,18 @@ def _choose(run: Run, environment: Environment, options: Options) -> Engine:
 
 
 def _save_activation(run: Run, engine: Engine) -> None:
-    """Keep what was built and what activates it, for the smoke test and for later commands."""
+    """Keep what was built, what activates it and what is in it, for what comes after."""
     with run.step("activation") as task:
-        task.say(paths.shorten(built.save(engine.built(task))))
+        done = engine.built(task)
+        task.say(paths.shorten(built.save(done)))
+    with run.step("bill of materials") as task:
+        # its library takes a while to import, which the other commands need not spend
+        from hvd.provenance import bom
+
+        commits = parts.commits(engine.commits())
+        found = engine.parts(task)
+        path = bom.write(done.environment, engine.name, done.version, found, commits)
+        task.say(paths.shorten(path))
 
 
 def target(environment: str, engine: str) -> Target:
@@ -143,11 +153,19 @@ def _report(
             versions=engine.versions() if engine and solved else {},
             host=machine.describe(),
             dag=engine.dag() if engine and solved else [],
+            commits=parts.commits(engine.commits()) if engine and solved else {},
+            bom=_bom(engine) if engine else "",
             stages=[stage for stage in run.stages if stage.name != "report"],
             checks=checks,
         )
         written = write_report(report, directory(run))
         task.say(paths.shorten(next(path for path in written if path.suffix == ".md")))
+
+
+def _bom(engine: Engine) -> str:
+    """The bill of materials of what is there; empty before anything was built."""
+    path = parts.file(engine.environment.name, engine.name)
+    return str(path) if path.exists() else ""
 
 
 def directory(run: Run) -> pathlib.Path:

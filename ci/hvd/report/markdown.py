@@ -37,6 +37,7 @@ def render(report: RunReport, directory: pathlib.Path, pictures: Sequence[str] =
         *_headline(report),
         *_failures(report, directory),
         *_versions(report),
+        *_provenance(report, directory),
         *_stages(report, directory, pictures),
         *_checks(report, directory),
         *_build_items(report),
@@ -83,6 +84,14 @@ def _versions(report: RunReport) -> List[str]:
         rows = [(key, _host_value(key, value)) for key, value in report.host.items()]
         lines += table(["Machine", ""], rows)
     return lines if len(lines) > 2 else []
+
+
+def _provenance(report: RunReport, directory: pathlib.Path) -> List[str]:
+    rows = [(name, _code(commit)) for name, commit in report.commits.items()]
+    lines = table(["Made with", "Commit"], [(a, Markdown(b)) for a, b in rows]) if rows else []
+    if report.bom:
+        lines += [f"All that is in it: {link(report.bom, directory)}, a CycloneDX document.", ""]
+    return lines
 
 
 def _host_value(key: str, value: object) -> object:

@@ -13,7 +13,7 @@ from hvd.errors import HvdError
 from hvd.files import write_atomically
 
 #: Raised whenever a field is added, removed or changes its meaning.
-SCHEMA = 1
+SCHEMA = 2
 
 #: What a step or a stage can come to; "cached" means done by an earlier run and still valid.
 STATUSES = ("ok", "failed", "cached", "skipped")
@@ -101,6 +101,9 @@ class RunReport:
         dag: the concretized DAG.
         stages: the stages that were reached, in order.
         checks: what ``Check.to_dict()`` of `hvd.smoke.run` gave, one dict for each check.
+        commits: the whole commits of this repository, Spack and its packages; ``+`` behind one
+            that has changes.
+        bom: the bill of materials of what was built; empty where nothing was.
         build_times: dicts with ``engine``, ``seconds``, ``ratio`` (to plain pip) and ``note``.
     """
 
@@ -113,6 +116,8 @@ class RunReport:
     dag: List[DagNode] = dataclasses.field(default_factory=list)
     stages: List[Stage] = dataclasses.field(default_factory=list)
     checks: List[Dict[str, Any]] = dataclasses.field(default_factory=list)
+    commits: Dict[str, str] = dataclasses.field(default_factory=dict)
+    bom: str = ""
     build_times: List[Dict[str, Any]] = dataclasses.field(default_factory=list)
 
     def save(self, path: pathlib.Path) -> None:

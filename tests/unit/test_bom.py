@@ -1,0 +1,118 @@
+"""Bills of materials."""
+
+import json
+import pathlib
+import urllib.parse
+
+import cyclonedx.schema._res
+import jsonschema
+import pytest
+
+from hvd import paths, recipe, specs
+from hvd.provenance import bom, parts
+from hvd.provenance.parts import Part
+from tests.unit.test_diff import LOCK, spec
+
+TORCH = {
+    "python": {"version": "3.11.7", "prefix": "/sw/python"},
+    "distributions": {
+        "torch": {"version": "2.13.0+cpu", "prefix": "/sw/python"},
+        "typing-extensions": {"version": "4.15.0", "prefix": "/sw/python"},
+    },
+}
+
+
+@pytest.fixture(autouse=True)
+def state(monkeypatch, tmp_path):
+    monkeypatch.setattr(paths, "STATE", tmp_path)
+
+
+def validate(document):
+    """Against the standard's own schema."""
+    directory = pathlib.Path(cyclonedx.schema._res.__file__).parent
+    schemas = {
+        name: json.loads((directory / name).read_text())
+        for name in (
+            "bom-1.6.SNAPSHOT.schema.json",
+            "spdx.SNAPSHOT.schema.json",
+            "jsf-0.82.SNAPSHOT.schema.json",
+        )
+    }
+    schema = schemas["bom-1.6.SNAPSHOT.schema.json"]
+    store = {urllib.parse.urljoin(schema["$id"], name): each for name, each in schemas.items()}
+    resolver = jsonschema.RefResolver(schema["$id"], schema, store)
+    jsonschema.Draft7Validator(schema, resolver=resolver).validate(document)
+
+
+def write(found, tools=None, engine="spack"):
+    path = bom.write("local-hvd", engine, "0.28.1", found, tools or {})
+    document = json.loads(path.read_text())
+    validate(document)
+    return document, {each["name"]: each for each in document["components"]}
+
+
+def test_a_build_of_spack():
+    lock = {key: dict(value) for key, value in LOCK.items()}
+    patch = paths.PACKAGES / "py_horovod" / "cve-2024-10190.patch"
+    lock["aaaaaaaaaa"]["patches"] = [parts.index.digest(patch), "0" * 64]
+    url = "https://files.example.org/packages/source/h/horovod/horovod-0.28.1.tar.gz"
+    facts = [{"hash": key, "licence": "", "prefix": "/p", "runs": True, "bom": ""} for key in lock]
+    facts[0].update(url=url, sha256="a" * 64, commit="", licence="Apache-2.0")
+    facts[3].update(runs=False, licence="BSD-3-Clause AND MIT")
+    document, found = write(
+        parts.of_solution(lock, facts), {"Spack": "1" * 40, "hvd": "2" * 40 + "+"}
+    )
+    horovod = found["py-horovod"]
+    assert horovod["purl"] == "pkg:pypi/horovod@0.28.1"
+    assert horovod["hashes"] == [{"alg": "SHA-256", "content": "a" * 64}]
+    assert horovod["licenses"] == [{"license": {"id": "Apache-2.0"}}]
+    (patched,) = horovod["pedigree"]["patches"]
+    assert patched["diff"]["url"] == "packages/py_horovod/cve-2024-10190.patch"
+    assert [issue["id"] for issue in patched["resolves"]] == ["CVE-2024-10190"]
+    assert found["py-torch"]["purl"] == "pkg:pypi/torch@2.13.0"
+    assert found["gcc"]["purl"] == "pkg:generic/gcc@12.2.0"
+    assert {"name": "hvd:external", "value": "true"} in found["gcc"]["properties"]
+    assert (found["py-wheel"]["scope"], horovod["scope"]) == ("excluded", "required")
+    edges = {each["ref"]: set(each.get("dependsOn", ())) for each in document["dependencies"]}
+    assert edges[horovod["bom-ref"]] == {found["gcc"]["bom-ref"], found["py-torch"]["bom-ref"]}
+    assert edges["local-hvd"] == {horovod["bom-ref"], found["py-wheel"]["bom-ref"]}
+    tools = {each["name"]: each["version"] for each in document["metadata"]["tools"]["components"]}
+    assert tools == {"Spack": "1" * 40, "hvd": "2" * 40 + "+"}
+
+
+def test_a_build_of_pip_has_every_distribution_of_the_interpreter():
+    py_horovod = recipe.load("py-horovod")
+    applied = py_horovod.patches(specs.parse("py-horovod@0.28.1+mpi+gloo frameworks=pytorch"))
+    root = Part(
+        "py-horovod", "0.28.1", "py-horovod", "horovod", sha256="b" * 64, patches=tuple(applied)
+    )
+    document, found = write(parts.of_distributions(root, TORCH), engine="pip")
+    assert set(found) == {"py-horovod", "python", "torch", "typing-extensions"}
+    resolved = {
+        issue["id"]
+        for patch in found["py-horovod"]["pedigree"]["patches"]
+        for issue in patch.get("resolves", ())
+    }
+    assert resolved == {"CVE-2024-10190", "CVE-2026-31234"}
+    assert found["torch"]["purl"] == "pkg:pypi/torch@2.13.0%2Bcpu"
+    edges = {each["ref"]: each.get("dependsOn", []) for each in document["dependencies"]}
+    assert len(edges[found["py-horovod"]["bom-ref"]]) == 3
+
+
+def test_what_spack_wrote_of_a_package_is_referred_to_by_its_digest(tmp_path):
+    own = tmp_path / "spdx-2.3.json"
+    own.write_text("{}")
+    _, found = write(
+        [Part("cmake", "3.31", "k", url="https://x/c.tgz", sha256="c" * 64, bom=str(own))]
+    )
+    references = {each["type"]: each for each in found["cmake"]["externalReferences"]}
+    assert references["bom"]["url"] == own.as_uri()
+    assert references["bom"]["hashes"][0]["content"] == parts.index.digest(own)
+    assert "download_url=https://x/c.tgz" in found["cmake"]["purl"]
+
+
+def test_twins_are_two_components():
+    lock = {"a": spec("py-wheel", "1"), "b": spec("py-wheel", "1", recipe="other")}
+    facts = [{"hash": key, "licence": "", "prefix": "", "runs": True, "bom": ""} for key in lock]
+    document, _ = write(parts.of_solution(lock, facts))
+    assert len(document["components"]) == 2
