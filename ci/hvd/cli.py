@@ -11,6 +11,7 @@ import typer
 from hvd import (
     bench,
     cli_activate,
+    cli_bundle,
     cli_cache,
     cli_check,
     cli_container,
@@ -44,6 +45,7 @@ from hvd.cli_common import (
     SpecOption,
     VerboseOption,
     WrapperOption,
+    chosen,
 )
 from hvd.errors import HvdError
 from hvd.pipeline import Options
@@ -93,22 +95,12 @@ def _command(stage: str, summary: str):
             fresh=fresh,
             verbose=verbose,
         )
-        pipeline.run(_environment(name, spec), options, last=stage)
+        pipeline.run(chosen(name, spec), options, last=stage)
         if stage == "setup":
             console.note(f"to use it: . {paths.shorten(paths.STATE / 'setup-env.sh')}")
 
     command.__doc__ = summary
     app.command(name="run" if stage == "report" else stage)(command)
-
-
-def _environment(name: str, spec: str) -> environment.Environment:
-    """The environment called ``name``, or one derived from it for ``spec``."""
-    base = environment.load(name)
-    if not spec:
-        return base
-    derived = environment.derive(base, spec)
-    console.note(f"{derived.name}: {'; '.join(derived.specs)}")
-    return derived
 
 
 _command("report", "Set up, concretize, build, smoke-test and report: the main job.")
@@ -146,7 +138,7 @@ def concretize(
         verbose=verbose,
     )
     if not every and len(names) == 1:
-        pipeline.run(_environment(names[0], spec), options, last="concretize")
+        pipeline.run(chosen(names[0], spec), options, last="concretize")
     elif spec or engine is EngineName.pip:
         raise HvdError("--spec and pip are for one environment", "name one, or leave them out")
     else:
@@ -190,7 +182,7 @@ def bench_builds(
         jobs=jobs or machine.cores(),
         verbose=verbose,
     )
-    for row in bench.run(_environment(name, spec), options):
+    for row in bench.run(chosen(name, spec), options):
         console.note(f"{row['engine']:<12}{row['seconds']:8.1f} s{row['ratio']:8.2f}")
 
 
@@ -211,6 +203,7 @@ def list_environments() -> None:
 
 
 app.command(name="activate")(cli_activate.activate)
+app.command(name="bundle")(cli_bundle.bundle)
 app.add_typer(cli_cache.app, name="cache")
 app.command(name="check", context_settings={"allow_extra_args": True})(cli_check.check)
 app.command(name="container")(cli_container.container)

@@ -18,8 +18,10 @@ from hvd.cli_common import (
     PairOption,
     PythonOption,
     SpackOption,
+    SpecOption,
     VerboseOption,
     WrapperOption,
+    chosen,
 )
 from hvd.engine_spack import SpackEngine, pair_of
 from hvd.errors import HvdError
@@ -62,15 +64,15 @@ def push(
     verbose: bool = VerboseOption,
 ) -> None:  # fmt: skip
     """Push what Spack built of an environment, signed, and the public key beside it."""
-    chosen = environment.load(name)
+    subject = environment.load(name)
     wanted = cache.named(url, unsigned)
-    built.check(built.find(name, "spack"), SpackEngine.digest(chosen))
+    built.check(built.find(name, "spack"), SpackEngine.digest(subject))
     signer = transfer.fingerprint(wanted, key)
-    engine = SpackEngine(chosen, _sources(chosen, spack, packages))
+    engine = SpackEngine(subject, _sources(subject, spack, packages))
     with _alone(Run(name, "cache", verbose)) as run, run.stage("cache"):
         _locate(engine, run)
         with run.step("spack buildcache push") as task:
-            transfer.push(engine.spack, chosen, wanted, signer, task, force, private)
+            transfer.push(engine.spack, subject, wanted, signer, task, force, private)
             task.say(wanted.url)
     console.note(f"signed with {signer}" if signer else "nothing of it is signed")
 
@@ -80,6 +82,7 @@ def pull(
     name: str = _Environment,
     url: str = _Url,
     unsigned: bool = typer.Option(False, "--unsigned", help="Take what is not signed."),
+    spec: str = SpecOption,
     jobs: int = JobsOption,
     python: str = PythonOption,
     spack: str = SpackOption,
@@ -101,7 +104,7 @@ def pull(
         verbose=verbose,
         cache=cache.named(url, unsigned),
     )
-    pipeline.run(environment.load(name), options, last="build")
+    pipeline.run(chosen(name, spec), options, last="build")
 
 
 @app.command(name="list")
@@ -109,6 +112,9 @@ def list_packages(
     name: str = _Environment,
     url: str = _Url,
     unsigned: bool = typer.Option(False, "--unsigned", help="Do not ask for signatures."),
+    verify: bool = typer.Option(
+        False, "--verify", help="Fetch each package, and compare it with what was signed."
+    ),
     spack: str = SpackOption,
     packages: str = PackagesOption,
     verbose: bool = VerboseOption,
@@ -117,15 +123,15 @@ def list_packages(
 
     Exit status: 0 all of it can be installed, 1 not all.
     """
-    chosen = environment.load(name)
+    subject = environment.load(name)
     wanted = cache.named(url, unsigned)
-    if not chosen.lock.exists():
+    if not subject.lock.exists():
         raise HvdError(f"{name} has not been solved", f"solve it: ./hvd concretize {name}")
-    engine = SpackEngine(chosen, _sources(chosen, spack, packages))
+    engine = SpackEngine(subject, _sources(subject, spack, packages))
     with _alone(Run(name, "cache", verbose)) as run, run.stage("cache"):
         _locate(engine, run)
-        with run.step("signatures") as task:
-            found, _ = cache.contents(engine.spack, chosen, wanted, task.log, verify=False)
+        with run.step("signatures and checksums" if verify else "signatures") as task:
+            found, _ = cache.contents(engine.spack, subject, wanted, task.log, verify)
     table = rich.table.Table(box=None, pad_edge=False, header_style="bold")
     for title in ("Package", "In the cache", "Here", "Signed by, or why not"):
         table.add_column(title, overflow="fold")
@@ -148,7 +154,7 @@ def key(
     export: Optional[pathlib.Path] = typer.Option(
         None, "--export", metavar="FILE", help="Write the public key, for those who pull."
     ),
-    chosen: str = typer.Option("", "--key", metavar="KEY", help="Which one to export."),
+    which: str = typer.Option("", "--key", metavar="KEY", help="Which one to export."),
 ) -> None:
     """Make, add, export or list the keys that packages are signed with and checked against.
 
@@ -162,7 +168,7 @@ def key(
     if add:
         _say_added(keyring.add(add.expanduser()))
     if export:
-        wanted = keyring.signing(chosen)
+        wanted = keyring.signing(which)
         keyring.export(wanted.fingerprint, export.expanduser())
         console.note(f"{paths.shorten(export)}: {wanted.fingerprint}")
     if not (name or email or add or export):
@@ -210,9 +216,9 @@ def _say_added(added: List[keyring.Key]) -> None:
         console.note(f"{each.fingerprint} of {each.owner} {use}")
 
 
-def _sources(chosen: environment.Environment, spack: str, packages: str) -> Sources:
+def _sources(subject: environment.Environment, spack: str, packages: str) -> Sources:
     """The Spack that solved it, or one of the same pair."""
-    return Sources(spack, packages, pair=pair_of(chosen))
+    return Sources(spack, packages, pair=pair_of(subject))
 
 
 def _locate(engine: SpackEngine, run: Run) -> None:

@@ -6,7 +6,7 @@ import enum
 
 import typer
 
-from hvd import environment, pins
+from hvd import console, environment, pins
 
 
 class EngineName(str, enum.Enum):
@@ -65,3 +65,13 @@ PairOption = typer.Option(
     + ", ".join(pair.name for pair in pins.versions().pairs) + ".",
 )  # fmt: skip
 VerboseOption = typer.Option(False, "--verbose", "-v", help="Name the log of every step.")
+
+
+def chosen(name: str, spec: str) -> environment.Environment:
+    """The environment called ``name``, or one derived from it for ``spec``."""
+    base = environment.load(name)
+    if not spec:
+        return base
+    derived = environment.derive(base, spec)
+    console.note(f"{derived.name}: {'; '.join(derived.specs)}")
+    return derived

@@ -74,10 +74,9 @@ def create(
     wanted = requirements(frameworks, system_mpi)
     python = interpreter(frameworks)
     digest = stamp.of(wanted, python, _version(python))
-    # one each: environments with other frameworks that were built before stay whole
-    directory = STATE / "frameworks" / "-".join(frameworks)
+    executable = place(frameworks)
+    directory = executable.parents[1]
     done = directory / "stamp"
-    executable = directory / "bin" / "python"
     if stamp.matches(done, digest):
         return str(executable), True
     stamp.clear(directory)
@@ -90,6 +89,12 @@ def create(
     )
     stamp.put(done, digest)
     return str(executable), False
+
+
+def place(frameworks: Iterable[str]) -> pathlib.Path:
+    """The interpreter of the virtual environment of ``frameworks``."""
+    # one each: environments with other frameworks that were built before stay whole
+    return STATE / "frameworks" / "-".join(sorted(frameworks)) / "bin" / "python"
 
 
 def clean_environment(path: str = "") -> Dict[str, str]:
