@@ -89,7 +89,7 @@ interpreter=$(find_python)
 mkdir -p "$prefix"
 prefix=$(cd "$prefix" && pwd -P)
 case $prefix in
-*[[:space:]]*) fail "$prefix has a blank in it, which pip cannot take" "name another --prefix" ;;
+*[[:space:]\']*) fail "$prefix has a blank or a quote in it, which pip and shells cannot take" "name another --prefix" ;;
 esac
 digest=$(sha256sum <"$bundle/SHA256SUMS")
 if [ -e "$prefix/hvd" ]; then
