@@ -61,8 +61,7 @@ def main():
     if hvd.rank() == 0:
         manager.restore_or_initialize()
         optimizer.learning_rate = rate  # it may be one of another number of ranks
-    state = [*tf_variables(model.variables), *tf_variables(optimizer.variables)]
-    broadcast_variables([done, *state], root_rank=0)
+    broadcast_variables([done, *model.variables, *optimizer.variables], root_rank=0)
 
     # Every rank takes part in the average; one of them prints what came of it.
     callbacks = [hvd.callbacks.MetricAverageCallback()]
@@ -87,11 +86,6 @@ def synthetic(samples):
     labels = random.integers(CLASSES, size=samples)
     points = centres[labels] + 2 * random.standard_normal((samples, FEATURES), dtype="float32")
     return tf.data.Dataset.from_tensor_slices((points, labels))
-
-
-def tf_variables(variables):
-    """What Horovod takes: TensorFlow's own variables, which Keras 3 holds in its variables."""
-    return [each if isinstance(each, tf.Variable) else each.value for each in variables]
 
 
 class PrintAndSave(keras.callbacks.Callback):

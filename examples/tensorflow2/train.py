@@ -60,7 +60,7 @@ def main():
         manager.restore_or_initialize()
         # the checkpoint may be one of another number of ranks
         optimizer.learning_rate = args.lr * hvd.size()
-    state = [epoch, *tf_variables(model.variables), *tf_variables(optimizer.variables)]
+    state = [epoch, *model.variables, *optimizer.variables]
     hvd.broadcast_variables(state, root_rank=0)
 
     @tf.function
@@ -72,7 +72,7 @@ def main():
             loss = tf.reduce_mean(losses)
         # The wrapped tape averages the gradients over the ranks.
         tape = hvd.DistributedGradientTape(tape)
-        gradients = tape.gradient(loss, tf_variables(model.trainable_variables))
+        gradients = tape.gradient(loss, model.trainable_variables)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables))
         return loss
 
@@ -91,11 +91,6 @@ def main():
             # 5. Checkpoint on rank 0: the others have the same weights.
             manager.save()
     hvd.shutdown()
-
-
-def tf_variables(variables):
-    """What Horovod takes: TensorFlow's own variables, which Keras 3 holds in its variables."""
-    return [each if isinstance(each, tf.Variable) else each.value for each in variables]
 
 
 def parse():

@@ -148,6 +148,25 @@ def check_a_training_loop_of_ones_own():
         near(variable.numpy(), [0.0, 0.0])
 
 
+def check_a_tape_and_a_broadcast_take_variables_of_a_model():
+    import horovod.tensorflow
+
+    model = linear("sgd")
+    found = []
+    for local in (False, True):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model(X))
+        tape = horovod.tensorflow.DistributedGradientTape(tape, scale_local_gradients=False)
+        if local:
+            tape.register_local_source(model.trainable_variables[0])
+        (gradient,) = tape.gradient(loss, model.trainable_variables)
+        found.append(gradient.numpy()[:, 0])
+    near(found[1], X.sum(axis=0))
+    near(found[0], X.sum(axis=0) / 2)
+    horovod.tensorflow.broadcast_variables(model.variables, root_rank=0)
+    near(model.get_weights()[0], np.full((2, 1), FROM_ROOT))
+
+
 def check_passes_are_accumulated():
     for average, share in ((False, 1.0), (True, 0.5)) if OF_TENSORFLOW else ():
         plain = linear(keras.optimizers.SGD(0.001))
