@@ -105,13 +105,9 @@ def _save_activation(run: Run, engine: Engine) -> None:
         task.say(paths.shorten(path))
 
 
-def target(environment: str, engine: str) -> Target:
-    """The Horovod of a built environment, and the environment to run it in.
-
-    Raises:
-        HvdError: it has not been built.
-    """
-    variables = built.find(environment, engine).run_environment()
+def _target(subject: built.Built) -> Target:
+    """The Horovod of a built environment, and the environment to run it in."""
+    variables = subject.run_environment()
     python = shutil.which("python", path=variables["PATH"])
     return Target(pathlib.Path(python or "python"), variables)
 
@@ -119,15 +115,16 @@ def target(environment: str, engine: str) -> Target:
 def _smoke(run: Run, engine: Engine, options: Options, checks: List[Dict[str, Any]]) -> None:
     out = run.logs / "smoke" / "ranks"
     stamp.clear(out)
-    program = target(engine.environment.name, engine.name)
+    subject = built.find(engine.environment.name, engine.name)
     failures: List[str] = []
     plan = smoke_plan(
-        program,
+        _target(subject),
         engine.expectation(),
         out,
         ranks=options.ranks,
         timeout=SMOKE_TIMEOUT,
         mpi4py="mpi4py" in engine.found["distributions"],
+        gpu=subject.case if subject.gpu else "",
     )
     for name, perform in plan:
         with run.step(name) as task:

@@ -183,7 +183,7 @@ def test_wrong_sum_is_named(broken, tmp_path: pathlib.Path) -> None:
 def test_every_check_can_fail(broken, tmp_path: pathlib.Path) -> None:
     check = _run(MPIRUN, broken(EVERYTHING), tmp_path, timeout=LIMIT)
     # These are about the MPI library and Python packages, not about a result of Horovod.
-    sound = ("import of", "bandwidth of", "mpi4py world", "mpi4py thread level")
+    sound = ("import of", "tensors on", "bandwidth of", "mpi4py world", "mpi4py thread level")
     passed = {row["operation"] for row in check.operations if row["ok"]["1"] is not False}
     assert {name for name in passed if not name.startswith(sound)} == set()
     assert all("wrong result" in failure for failure in check.failures)

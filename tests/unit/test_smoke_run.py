@@ -175,7 +175,46 @@ def test_commands() -> None:
         "/bin/x --mpi -np 4 -H localhost:4",
         "/bin/x --gloo -np 4 -H localhost:4",
         "/bin/x -np 4",
+        "/bin/x -np 4",
+        "/bin/x --gloo -np 4 -H localhost:4",
     ]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "gpus", "tried"),
+    [
+        ("nccl", 4, {"mpirun, GPU": 2, "horovodrun --gloo, GPU": 2}),
+        # NCCL refuses two ranks on one GPU, and MPI does not
+        ("rccl", 1, {"mpirun, GPU": 1, "horovodrun --gloo, GPU": 1}),
+        ("mpi", 1, {"mpirun, GPU": 2}),
+        ("ddl", 1, {"mpirun, GPU": 1}),
+        ("nccl", 0, {}),
+        ("", 1, {}),
+    ],
+)
+def test_operations_on_gpus_are_tried_where_there_are_some(
+    target: Target, tmp_path, monkeypatch, gpu, gpus, tried
+) -> None:
+    monkeypatch.setattr(run, "_gpus", lambda target, framework: gpus)
+    expected = dataclasses.replace(MPI_ONLY, controllers=frozenset({"mpi", "gloo"}))
+    plan = run.smoke_plan(target, expected, tmp_path, gpu=gpu)
+    on_gpus = [(name, perform) for name, perform in plan if name.endswith("GPU")]
+    assert {name: perform.keywords["ranks"] for name, perform in on_gpus} == tried
+    left_out = plan[0][1]().details.get("left_out", [])
+    blind = ["horovod.torch on GPUs"] if gpu and not gpus else []
+    assert [row["operation"] for row in left_out] == blind
+    if on_gpus:
+        words = on_gpus[0][1]().log.read_text()
+        assert "--device gpu" in words
+
+
+def test_a_framework_is_asked_for_its_gpus(target: Target, tmp_path) -> None:
+    three = "import types\ncuda = types.SimpleNamespace(device_count=lambda: 3)\n"
+    for text, number in ((three, 3), ("raise ImportError\n", 0)):
+        module = tmp_path / "torch.py"
+        module.write_text(text)
+        environ = {**target.environment, "PYTHONPATH": str(tmp_path)}
+        assert run._gpus(Target(sys.executable, environ), "torch") == number
 
 
 def test_oneccl_is_tried_where_it_was_built(target: Target) -> None:

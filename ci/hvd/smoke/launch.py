@@ -39,6 +39,7 @@ class Launcher:
         options: its arguments; ``{ranks}`` stands for the number of ranks.
         controller: Horovod's controller under this launcher, ``mpi`` or ``gloo``.
         operations: what carries Horovod's operations on CPUs; the controller where empty.
+        device: where the tensors are, ``cpu`` or ``gpu``.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Launcher:
     options: Tuple[str, ...]
     controller: str
     operations: str = ""
+    device: str = "cpu"
 
     def command(self, executable: str, ranks: int) -> List[str]:
         """The command line up to the program that the ranks run."""
@@ -67,16 +69,33 @@ LAUNCHERS = (
         "gloo",
     ),
     Launcher("mpirun, oneCCL", "mpirun", ("-np", "{ranks}"), "mpi", "ccl"),
+    Launcher("mpirun, GPU", "mpirun", ("-np", "{ranks}"), "mpi", device="gpu"),
+    Launcher(
+        "horovodrun --gloo, GPU",
+        "horovodrun",
+        ("--gloo", "-np", "{ranks}", "-H", "localhost:{ranks}"),
+        "gloo",
+        device="gpu",
+    ),
 )
+#: What carries operations on GPUs and gives each rank one of its own.
+OWN_GPU = ("nccl", "rccl", "ddl")
 
 
-def launchers(expectation: Expectation) -> List[Launcher]:
-    """The launchers whose controller and operations the build has."""
+def launchers(expectation: Expectation, gpu: str = "") -> List[Launcher]:
+    """The launchers whose controller and operations the build has.
+
+    Args:
+        gpu: what carries the operations on GPUs, as :attr:`hvd.built.Built.case`; empty where
+            nothing does, or where there is no GPU.
+    """
     found = [
         each
         for each in LAUNCHERS
         if each.controller in expectation.controllers
         and each.operations in ("", *expectation.operations)
+        # MPI and DDL have no part in a job over Gloo
+        and (each.device == "cpu" or gpu in ("nccl", "rccl") or (gpu and each.controller == "mpi"))
     ]
     if not expectation.has_check_build:
         # nor had the horovodrun of those days a choice of controllers
@@ -152,7 +171,7 @@ def launch(
     mpirun = find_program(target, "mpirun") if launcher.controller == "mpi" else None
     words = [*launcher.command(executable, ranks), str(target.python), str(PROGRAM)]
     words += ["--framework", framework, "--controller", launcher.controller]
-    words += ["--ranks", str(ranks), "--out", str(out)]
+    words += ["--ranks", str(ranks), "--out", str(out), "--device", launcher.device]
     words += ["--mpi4py"] * (mpi4py and launcher.controller == "mpi") + ["--quick"] * quick
     words += ["--keras"] * keras
     log = out / "log.txt"

@@ -36,6 +36,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="One rank of a Horovod smoke test.")
     parser.add_argument("--framework", choices=sorted(FRAMEWORKS), required=True)
     parser.add_argument("--controller", choices=("mpi", "gloo"), required=True)
+    parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu", help="of the tensors")
     parser.add_argument("--ranks", type=int, required=True, help="how many there have to be")
     parser.add_argument("--out", type=pathlib.Path, required=True, help="existing directory")
     parser.add_argument("--mpi4py", action="store_true", help="check mpi4py as well")
@@ -59,6 +60,10 @@ def work(recorder: Recorder, arguments: argparse.Namespace) -> int:
     recorder.emit("loaded", mpi_libraries=mpi_libraries())
     dynamic = {"process_sets": "dynamic"} if hasattr(hvd, "add_process_set") else {}
     recorder.check("init", lambda: hvd.init(**dynamic))
+    recorder.check(
+        f"tensors on the {arguments.device.upper()}",
+        lambda: framework.place(arguments.device, hvd.local_rank()),
+    )
     recorder.become_rank(
         hvd.rank(),
         size=hvd.size(),

@@ -42,7 +42,12 @@ def run(session: Session, mpi: Optional[ModuleType]) -> None:
 def _horovod(session: Session, size: int) -> Callable[[], Any]:
     # Zeros, because the sum may be in place, over and over.
     tensor = session.tensor(np.zeros(size // 4, np.float32))
-    return lambda: session.framework.allreduce_in_place(session, tensor, f"bandwidth {size}")
+
+    def allreduce() -> None:
+        session.framework.allreduce_in_place(session, tensor, f"bandwidth {size}")
+        session.framework.wait()
+
+    return allreduce
 
 
 def _mpi4py(mpi: ModuleType, size: int) -> Callable[[], Any]:

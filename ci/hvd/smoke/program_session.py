@@ -19,7 +19,8 @@ class Session(NamedTuple):
 
     Args:
         framework: the module that adapts a framework, such as ``program_torch``: its
-            ``horovod``, ``LEFT_OUT``, ``tensor(array)``, ``array(tensor)``,
+            ``horovod``, ``LEFT_OUT``, ``place(device, local_rank)``, ``wait()``,
+            ``tensor(array)``, ``array(tensor)``,
             ``fused_allreduce(session, tensors)``, ``allreduce_in_place(session, tensor, name)``
             and ``trainers(session)``, which gives what `program_training` needs.
         recorder: receives every operation.

@@ -22,20 +22,37 @@ LEFT_OUT = (
     ("reducescatter", "uint8", _NOT_ALLOWED),
 )
 
-# The ranks of a test share few cores; threads of their own would fight for them.  And as with
-# PyTorch the tensors are on the CPU.
-if tf.__version__.startswith("1."):
-    tf.compat.v1.enable_eager_execution(
-        tf.compat.v1.ConfigProto(
-            intra_op_parallelism_threads=1,
-            inter_op_parallelism_threads=1,
-            device_count={"GPU": 0},
+
+def place(device: str, local_rank: int) -> None:
+    """Put tensors on the CPU, or on the GPU of this rank; ranks may share one."""
+    # The ranks of a test share few cores; threads of their own would fight for them.
+    if tf.__version__.startswith("1."):
+        options = {"device_count": {"GPU": 0}}
+        if device == "gpu":
+            number = str(local_rank % len(tf.config.experimental.list_physical_devices("GPU")))
+            gpu = tf.compat.v1.GPUOptions(visible_device_list=number, allow_growth=True)
+            options = {"gpu_options": gpu}
+        tf.compat.v1.enable_eager_execution(
+            tf.compat.v1.ConfigProto(
+                intra_op_parallelism_threads=1, inter_op_parallelism_threads=1, **options
+            )
         )
-    )
-else:
+        return
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    tf.config.experimental.set_visible_devices([], "GPU")
+    mine = []
+    if device == "gpu":
+        gpus = tf.config.experimental.list_physical_devices("GPU")
+        mine = [gpus[local_rank % len(gpus)]]
+        tf.config.experimental.set_memory_growth(mine[0], True)
+    tf.config.experimental.set_visible_devices(mine, "GPU")
+
+
+def wait() -> None:
+    """Return when the GPU has done all that it was given."""
+    devices = getattr(tf.test, "experimental", None)
+    if hasattr(devices, "sync_devices"):
+        devices.sync_devices()
 
 
 def tensor(array: np.ndarray) -> tf.Tensor:

@@ -21,15 +21,31 @@ LEFT_OUT = (
 # The ranks of a test share few cores; threads of their own would fight for them.
 torch.set_num_threads(1)
 
+_device = torch.device("cpu")
+
+
+def place(device: str, local_rank: int) -> None:
+    """Put tensors on the CPU, or on the GPU of this rank; ranks may share one."""
+    global _device
+    if device == "gpu":
+        torch.cuda.set_device(local_rank % torch.cuda.device_count())
+        _device = torch.device("cuda")
+
+
+def wait() -> None:
+    """Return when the GPU has done all that it was given."""
+    if _device.type == "cuda":
+        torch.cuda.synchronize()
+
 
 def tensor(array: np.ndarray) -> torch.Tensor:
-    """A CPU tensor with a copy of ``array``."""
-    return torch.from_numpy(array.copy())
+    """A tensor with a copy of ``array``."""
+    return torch.from_numpy(array.copy()).to(_device)
 
 
 def array(tensor: torch.Tensor) -> np.ndarray:
-    """The data of a CPU tensor."""
-    return tensor.detach().numpy()
+    """The data of a tensor."""
+    return tensor.detach().cpu().numpy()
 
 
 def fused_allreduce(session: Session, tensors: Dict[str, Any]) -> Dict[str, Any]:
@@ -57,7 +73,7 @@ class _Optimizer(Trainer):
 
     def model(self, weights: List[np.ndarray]) -> torch.nn.Module:
         layers = [torch.nn.Linear(*each.shape).double() for each in weights[::2]]
-        model = torch.nn.Sequential(layers[0], torch.nn.Tanh(), layers[1])
+        model = torch.nn.Sequential(layers[0], torch.nn.Tanh(), layers[1]).to(_device)
         with torch.no_grad():
             for parameter, each in zip(model.parameters(), weights):
                 parameter.copy_(tensor(each.T))

@@ -6,16 +6,23 @@ import dataclasses
 import functools
 import pathlib
 import re
-from typing import Any, Callable, Dict, List, Optional, Tuple
+import subprocess
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from hvd import process
 from hvd.errors import CommandFailed, HvdError
 from hvd.smoke import attribution, check_build, records
 from hvd.smoke.check_build import Expectation
-from hvd.smoke.launch import Launcher, Target, find_program, launch, launchers
+from hvd.smoke.launch import OWN_GPU, Launcher, Target, find_program, launch, launchers
 
 #: The frameworks whose operations are run, and their names in the program.
 FRAMEWORKS = {"pytorch": "torch", "tensorflow": "tensorflow"}
+#: How a framework says how many GPUs it sees.
+_GPUS = {
+    "torch": "import torch; print(torch.cuda.device_count())",
+    "tensorflow": "import tensorflow as tf; "
+    "print(len(tf.config.experimental.list_physical_devices('GPU')))",
+}
 #: The one without a plugin of its own that is tried as well, with TensorFlow.
 KERAS = "keras"
 
@@ -67,6 +74,7 @@ def smoke_plan(
     timeout: float = 120.0,
     quick: bool = False,
     mpi4py: bool = True,
+    gpu: str = "",
 ) -> List[Tuple[str, Callable[[], Check]]]:
     """The checks of a built Horovod: their names and what performs them.
 
@@ -80,24 +88,28 @@ def smoke_plan(
         timeout: limit of each check, in seconds.
         quick: fewer and smaller sizes.
         mpi4py: where MPI is the controller, check that mpi4py works beside Horovod.
+        gpu: what carries the operations on GPUs, as :attr:`hvd.built.Built.case`; empty where
+            nothing does.
 
     Raises:
         HvdError: there is nothing to run for any of the expected frameworks or controllers.
     """
     frameworks = [FRAMEWORKS[name] for name in FRAMEWORKS if name in expectation.frameworks]
-    chosen = launchers(expectation)
-    if not frameworks or not chosen:
+    if not frameworks or not launchers(expectation):
         raise HvdError(
             f"no smoke test for frameworks {sorted(expectation.frameworks)} with controllers"
             f" {sorted(expectation.controllers)}",
             f"expect one of {sorted(FRAMEWORKS)}, and of mpi and gloo",
         )
     plan: List[Tuple[str, Callable[[], Check]]] = []
+    gpus = {name: _gpus(target, name) if gpu else 0 for name in frameworks}
     if expectation.has_check_build:
-        perform = functools.partial(check_build_items, target, expectation, out, timeout)
+        blind = [name for name in frameworks if gpu and not gpus[name]]
+        perform = functools.partial(check_build_items, target, expectation, out, timeout, blind)
         plan.append(("check-build", perform))
     for framework in frameworks:
-        for launcher in chosen:
+        for launcher in launchers(expectation, gpu if gpus[framework] else ""):
+            own = launcher.device == "gpu" and gpu in OWN_GPU
             name = launcher.name + (f" ({framework})" if len(frameworks) > 1 else "")
             perform = functools.partial(
                 run_launcher,
@@ -106,9 +118,10 @@ def smoke_plan(
                 out,
                 name=name,
                 framework=framework,
-                ranks=ranks,
+                ranks=min(ranks, gpus[framework]) if own else ranks,
                 timeout=timeout,
-                mpi4py=mpi4py,
+                # whose buffers are on the CPU
+                mpi4py=mpi4py and launcher.device == "cpu",
                 quick=quick,
                 keras=framework == "tensorflow" and KERAS in expectation.extras,
             )
@@ -117,20 +130,28 @@ def smoke_plan(
 
 
 def check_build_items(
-    target: Target, expectation: Expectation, out: pathlib.Path, timeout: float = 120.0
+    target: Target,
+    expectation: Expectation,
+    out: pathlib.Path,
+    timeout: float = 120.0,
+    blind: Sequence[str] = (),
 ) -> Check:
-    """Compare ``horovodrun --check-build`` with ``expectation``, item by item."""
+    """Compare ``horovodrun --check-build`` with ``expectation``, item by item.
+
+    Args:
+        blind: frameworks that see no GPU, by their names in the program, though Horovod was
+            built for GPUs; the check says that operations on GPUs were not tried.
+    """
     check = Check("check-build")
     untried = expectation.frameworks | expectation.extras
     untried -= {*FRAMEWORKS, KERAS}
-    if untried:
+    left_out = {f"horovod.{name}": "there is no smoke test of it" for name in sorted(untried)}
+    for name in blind:
+        left_out[f"horovod.{name} on GPUs"] = "it sees no GPU on this machine"
+    if left_out:
         check.details["left_out"] = [
-            {
-                "operation": f"horovod.{name}",
-                "dtype": "every type",
-                "reason": "there is no smoke test of it",
-            }
-            for name in sorted(untried)
+            {"operation": name, "dtype": "every type", "reason": reason}
+            for name, reason in left_out.items()
         ]
     try:
         # --verbose: the log then says why an extension cannot be imported.
@@ -148,6 +169,22 @@ def check_build_items(
         if isinstance(error, CommandFailed):
             check.seconds = error.seconds
     return check
+
+
+def _gpus(target: Target, framework: str) -> int:
+    """How many GPUs a framework sees; none where it cannot say."""
+    try:
+        done = subprocess.run(
+            [target.python, "-c", _GPUS[framework]],
+            env=dict(target.environment),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
+        return int(done.stdout.split()[-1])
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+        return 0  # what is wrong with it its import shows
 
 
 def run_launcher(
