@@ -119,7 +119,13 @@ def test_dry_run(name, tmp_path, monkeypatch, capfd):
         for nodes in (1,) if machine.scheduler == "none" else (1, 2):
             case = f"Allreduce %framework={framework} %operations=mpi %nodes={nodes}"
             assert re.search(rf"OK \] .*{case}", printed), printed
+    variants = environment.load(chosen).root.variants
+    on_gpus = [each for each in ("nccl", "ddl") if variants.get(each) is True]
+    on_gpus += [systems.GPU_MPI] * ("mpi" in variants.get("gpu_ops", ()))
+    asked = set(re.findall(r"OK \] .*Allreduce .*%operations=(\S+)", printed))
+    assert asked - {"mpi", "gloo", "ccl"} == set(on_gpus)
     scripts = [each.read_text() for each in tmp_path.rglob("rfm_job.sh")]
+    assert any("--device=gpu" in text for text in scripts) == bool(on_gpus)
     assert len(scripts) == printed.count("  OK ]")
     for line in LINES[name]:
         assert any(line in text for text in scripts if "--ranks 2" in text), line

@@ -23,9 +23,14 @@ from hvd import built, site
 from hvd.errors import HvdError
 from hvd.launch import batch, methods, request
 from hvd.launch.request import Request
+from hvd.reframe import systems
 from hvd.smoke import attribution, check_build, launch, records
 from hvd.smoke.run import FRAMEWORKS, bandwidth
 
+#: What carries the operations, and whether that is of tensors on GPUs; as features name it.
+_OPERATIONS = {
+    "mpi": False, "gloo": False, "ccl": False, "nccl": True, "ddl": True, systems.GPU_MPI: True
+}  # fmt: skip
 #: Minutes that a job may take; a rank that hangs is found by that.
 _MINUTES = 10
 
@@ -125,18 +130,22 @@ class CheckBuild(_OnSite):
 class Allreduce(_OnSite):
     descr = "two ranks: every operation is right, and how fast a sum is"
     framework = parameter(FRAMEWORKS)
-    operations = parameter(("mpi", "gloo", "ccl"))
+    operations = parameter(tuple(_OPERATIONS))
     nodes = parameter((1, 2))
     #: Fewer and smaller sizes, whose bandwidth says little and is not judged.
     quick = variable(bool, value=False)
     tags = {"allreduce"}
 
+    @property
+    def on_gpus(self):
+        return _OPERATIONS[self.operations]
+
     @run_after("init")
     def choose(self):
         # srun and the like start ranks of MPI; what carries their data is another matter
         self.valid_prog_environs = [f"+mpi +{self.framework} +{self.operations}"]
-        if self.nodes > 1:
-            self.valid_systems = ["+several-nodes"]
+        wanted = ["+gpu"] * self.on_gpus + ["+several-nodes"] * (self.nodes > 1)
+        self.valid_systems = [" ".join(wanted)] if wanted else ["*"]
 
     @run_after("setup")
     def prepare(self):
@@ -145,8 +154,8 @@ class Allreduce(_OnSite):
             *("--framework", FRAMEWORKS[self.framework], "--controller", "mpi"),
             *("--ranks", "2", "--out", str(self.records)),
         ]
-        program += ["--quick"] * self.quick
-        settings = launch.horovod_settings("mpi", self.operations, 60 * _MINUTES)
+        program += ["--quick"] * self.quick + ["--device=gpu"] * self.on_gpus
+        settings = launch.horovod_settings("mpi", self.on_cpus, 60 * _MINUTES)
         wanted = self.asked(self.nodes, 2 // self.nodes, program, settings)
         self.use(wanted)
         self.prerun_cmds += [f"mkdir {shlex.quote(str(self.records))}"]
@@ -155,6 +164,11 @@ class Allreduce(_OnSite):
         if least and not self.quick:
             where = self.current_partition.fullname
             self.reference = {where: {"bus_bandwidth": (least.bus_mb_s, 0, None, "MB/s")}}
+
+    @property
+    def on_cpus(self):
+        """What carries operations on CPUs, which some are in any case."""
+        return "" if self.on_gpus else self.operations
 
     @property
     def records(self):
@@ -171,7 +185,9 @@ class Allreduce(_OnSite):
         # not every scheduler knows how a job has ended
         status = None if self.job.state == "TIMEOUT" else self.job.exitcode or 0
         return launch.Launch(
-            launcher=launch.Launcher(method, method, (), "mpi", self.operations),
+            launcher=launch.Launcher(
+                method, method, (), "mpi", self.on_cpus, "gpu" if self.on_gpus else "cpu"
+            ),
             executable=method,
             mpirun=method,
             ranks=2,

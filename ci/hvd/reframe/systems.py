@@ -15,6 +15,8 @@ from hvd.site import Partition, Site
 _TAKEN = ("srun", "mpirun", "ibrun")
 #: What an environment may have been built with, and how checks ask for it.
 _VARIANTS = ("mpi", "gloo", "nccl", "ddl", "ccl", "cuda", "rocm")
+#: The feature of one whose operations on GPUs go through MPI.
+GPU_MPI = "gpu-mpi"
 #: Where `./hvd check` starts ReFrame, and all that it writes goes.
 PREFIX = paths.STATE / "reframe"
 #: From where it is started; by itself ReFrame would write to the home directory.
@@ -156,9 +158,10 @@ def _environ(machine: Site, name: str) -> Dict[str, Any]:
     variants = _variants(name)
     # RCCL has NCCL's interface, and its variant
     rccl = ["rccl"] if {"nccl", "rocm"} <= set(variants) else []
+    gpu_mpi = [GPU_MPI] if "mpi" in chosen.root.variants.get("gpu_ops", ()) else []
     return {
         "name": name,
-        "features": sorted({"horovod", *chosen.frameworks, *variants, *rccl}),
+        "features": sorted({"horovod", *chosen.frameworks, *variants, *rccl, *gpu_mpi}),
         "extras": {"operations": use.operations},
         "target_systems": [machine.name],
     }
