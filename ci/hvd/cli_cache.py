@@ -138,7 +138,8 @@ def list_packages(
     for each in found:
         colour = _COLOURS.get(each.state, "red")
         here = "installed" if each.installed else ""
-        detail = each.detail if each.state != "missing" else ""
+        detail = "" if each.state == "missing" else each.detail.partition("\n")[0]
+        detail = detail[-16:] if keyring.is_fingerprint(detail) else detail
         table.add_row(str(each), f"[{colour}]{each.state}[/]", here, detail)
     console.out.print(table)
     raise typer.Exit(0 if all(each.state == "good" for each in found) else 1)

@@ -139,6 +139,8 @@ def test_what_is_missing_is_compared_with_what_there_is():
         in (error.message)
     )
     assert "--python" in error.remedy
+    error = refusal(package("py-horovod", "missing"), near={"aaaaaaaaaa": [LOCK]})
+    assert "is not in the cache file:///sw, though its index says so; nothing" in error.message
 
 
 def test_wrong_usage(capsys):

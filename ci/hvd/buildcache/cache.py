@@ -106,8 +106,15 @@ def scope(spack: Spack, cache: Cache) -> pathlib.Path:
     """Write the configuration that adds ``cache`` to Spack's, and return its directory."""
     directory = spack.state / "cache"
     entry = {"url": cache.url, "source": False, "binary": True, "signed": not cache.unsigned}
-    text = yaml.safe_dump({"mirrors": {NAME: entry}})
-    write_atomically(directory / "mirrors.yaml", text.encode())
+    files = {
+        "mirrors": {NAME: entry},
+        # without it Spack takes no gpg and patchelf, not even those that are there; from nowhere
+        # else, for all that
+        "bootstrap": {"enable": True, "sources:": [], "trusted:": {}},
+    }
+    for section, content in files.items():
+        text = yaml.safe_dump({section: content})
+        write_atomically(directory / f"{section}.yaml", text.encode())
     return directory
 
 
@@ -183,6 +190,8 @@ def _nearest(candidates: List[Dict[str, Any]], solved: Mapping[str, Any]) -> str
     if not differences:
         return ""
     closest = min(differences, key=len)
+    if not closest:
+        return ", though its index says so"
     told = [each for each in closest if each.kind != "hash only"] or closest
     lines = [
         f"{each.package}: {each.kind} {each.before or '-'}, here {each.after or '-'}"

@@ -53,7 +53,8 @@ def push(
     )
     if key:
         spack.run(
-            *("gpg", "publish", "--update-index", "--mirror-url", cache.url, key),
+            *("-C", scope(spack, cache), "gpg", "publish", "--update-index"),
+            *("--mirror-url", cache.url, key),
             log=task.log,
             timeout=_TIMEOUT,
         )
