@@ -6,11 +6,11 @@ import os
 import pathlib
 import subprocess
 import sys
-from typing import List
+from typing import List, Sequence
 
 import typer
 
-from hvd import built, console, paths, site
+from hvd import built, console, lock, paths, site
 from hvd.activation import plan, shells
 from hvd.cli_common import BuiltByOption, EngineName
 from hvd.errors import HvdError
@@ -45,21 +45,31 @@ def check(
             f"--partition: {machine.name} has none called '{kind}'",
             f"use one of {', '.join(machine.partitions)}",
         )
-    if not dry_run:
+    action = _action(dry_run, context.args)
+    if "--run" in action:
         subject = built.find(name, engine.value)
         shells.write(plan.make(subject), subject.directory)
-        _say_what_is_not_judged(machine, name)
+        _say_what_is_not_judged(machine, name, quick)
     words = [*_reframe(), "-C", _HERE / "settings.py", "-c", _HERE / "checks.py"]
     words += ["--system", f"{machine.name}:{kind}", "-p", f"^{name}$", "--prefix", systems.PREFIX]
     words += ["-S", f"engine={engine.value}"] + ["-S", "Allreduce.quick=true"] * quick
     option = {"slurm": "-A", "lsf": "-P"}.get(machine.scheduler, "")
     words += [f"--job-option={option} {account}"] if account and option else []
     words += ["--nocolor"] * (not sys.stdout.isatty())
-    words += _action(dry_run, context.args)
-    systems.PREFIX.mkdir(parents=True, exist_ok=True)
+    with lock.exclusive(systems.PREFIX / "lock", "checks in this checkout"):
+        raise typer.Exit(1 if _run([*words, *action]) else 0)
+
+
+def _run(words: Sequence[object]) -> int:
+    """ReFrame's exit status."""
     sys.stdout.flush()
-    done = subprocess.run(list(map(str, words)), cwd=systems.PREFIX, env=callers(os.environ))
-    raise typer.Exit(1 if done.returncode else 0)
+    process = subprocess.Popen(list(map(str, words)), cwd=systems.PREFIX, env=callers(os.environ))
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            # it had that, too, and cancels its jobs
+            continue
 
 
 def _action(dry_run: bool, further: List[str]) -> List[str]:
@@ -81,7 +91,18 @@ def _reframe() -> List[str]:
     return [sys.executable, str(program)]
 
 
-def _say_what_is_not_judged(machine: site.Site, name: str) -> None:
-    if not machine.environments[name].bandwidth:
+def _say_what_is_not_judged(machine: site.Site, name: str, quick: bool) -> None:
+    if quick:
+        console.aside("--quick: bandwidths are measured and not judged")
+        return
+    use = machine.environments[name]
+    missing = [
+        f"{operations} on {nodes} node{'s' * (nodes > 1)}"
+        for operations in systems.operations(name)
+        for nodes in systems.nodes(machine)
+        if use.least_bandwidth(operations, nodes) is None
+    ]
+    if missing:
         file = paths.shorten(site.directory() / machine.name / site.SITE)
-        console.aside(f"{file} has no bandwidth for {name}: it is measured and not judged")
+        console.aside(f"{file} has no bandwidth of {name} for {', '.join(missing)}:")
+        console.aside("it is measured there, and not judged")

@@ -10,6 +10,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from typing import Dict, List
 
@@ -19,7 +20,7 @@ from hvd import specs
 from hvd.publish import store
 from hvd.smoke.check_build import Expectation
 from hvd.smoke.launch import Target
-from tests.build import module_tools
+from tests.build import cluster, module_tools
 from tests.build.security import sources
 from tests.conftest import Checkout, chosen_pairs, copy_checkout, unmet
 
@@ -163,3 +164,15 @@ def tool(request) -> module_tools.ModuleTool:
         return module_tools.install(request.param)
     except OSError as error:
         unmet(request.config, "build", f"{request.param}: {error}")
+
+
+@pytest.fixture(scope="session")
+def slurm(request):
+    """A Slurm cluster of two nodes on this machine."""
+    # not below pytest's directory: the path of a socket is short
+    with tempfile.TemporaryDirectory(prefix="slurm-") as scratch:
+        try:
+            with cluster.started(pathlib.Path(scratch, "of")) as running:
+                yield running
+        except cluster.Unable as error:
+            unmet(request.config, "build", f"Slurm: {error}")

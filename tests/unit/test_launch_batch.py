@@ -104,7 +104,7 @@ def program_of(script, launcher):
 
 
 def test_the_script_of_perlmutter(launched) -> None:
-    """Ours has each line of the document in that order, and the fabric's variables."""
+    """Ours has each line of the document in that order, and variables for srun and the fabric."""
     options = shlex.split(
         "perlmutter-hvd --batch --nodes 2 --account dasrepo_g --time 2:00:00 --output %x_%j.out "
         "--error %x_%j.err --setup 'source ~/.bashrc' --setup 'conda activate horovod'"
@@ -113,7 +113,10 @@ def test_the_script_of_perlmutter(launched) -> None:
     document = words(PERLMUTTER)
     assert [line for line in ours if line in document] == document
     added = [line for line in ours if line not in document]
-    variables = site.load("perlmutter").variables("nccl", nodes=2)
+    variables = {
+        "SLURM_KILL_BAD_EXIT": "1",
+        **site.load("perlmutter").variables("nccl", nodes=2),
+    }
     assert added == [["export", f"{name}={value}"] for name, value in variables.items()]
 
 

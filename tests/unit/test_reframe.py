@@ -8,11 +8,13 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 
 from hvd import cli, environment, paths, site
 from hvd.launch import methods
 from hvd.reframe import systems
 from hvd.site import Bandwidth
+from tests.build import slurm_site
 
 #: Site to lines that its jobs have, for two ranks on two nodes.
 LINES = {
@@ -131,3 +133,12 @@ def test_dry_run(name, tmp_path, monkeypatch, capfd):
         assert any(line in text for text in scripts if "--ranks 2" in text), line
     account = {"slurm": "#SBATCH -A m1234", "lsf": "#BSUB -P m1234"}.get(machine.scheduler)
     assert all(account in text for text in scripts if account)
+
+
+def test_the_page_describes_a_machine_with_slurm(tmp_path, monkeypatch):
+    file = tmp_path / "local" / site.SITE
+    file.parent.mkdir()
+    file.write_text(yaml.safe_dump(slurm_site.described()))
+    monkeypatch.setattr(site, "directory", lambda: tmp_path)
+    machine = site.load("local")
+    assert machine.scheduler == "slurm" and environment.DEFAULT in machine.environments

@@ -97,7 +97,7 @@ def test_a_name_of_a_key_that_is_not_allowed() -> None:
     found = error(changed("allowed:srnu", {"source": "js-run"}))
     assert "key 'allowed:srnu' is not allowed" in found.message
     assert found.remedy == "did you mean 'srun'?"
-    assert "is not allowed" in error(changed("fabric:ddl:set", {"lower": "1"})).message
+    assert "is not allowed" in error(changed("fabric:ddl:set", {"a name": "1"})).message
 
 
 @pytest.mark.parametrize("data", [None, [], "text"])

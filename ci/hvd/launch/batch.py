@@ -160,10 +160,10 @@ def _minutes(time: str) -> str:
 
 
 def site_exports(request: Request) -> List[str]:
-    """A line of shell for each variable that the site's nodes and its network need."""
+    """A line of shell for each variable that the launcher and the site's network need."""
     bind = request.partition.slurm.cpu_bind
-    values = {**({"SLURM_CPU_BIND": bind} if bind else {}), **request.fabric}
-    return exports(values)
+    values = {"SLURM_CPU_BIND": bind} if bind else {}
+    return exports({**methods.choose(request).variables, **values, **request.fabric})
 
 
 def exports(values: Mapping[str, str]) -> List[str]:

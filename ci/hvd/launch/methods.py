@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, List, Mapping, Sequence, Tuple
 
 from hvd.errors import HvdError
 from hvd.launch.request import Request, nearest
@@ -22,6 +22,7 @@ class Method:
         needs_hosts: whether it needs one to reach a second node.
         takes_gloo: whether it can give Horovod's Gloo controller what that needs.
         forwards: whether its command line has the environment variables for the ranks.
+        variables: environment variables of its own that a job needs.
     """
 
     name = ""
@@ -31,6 +32,7 @@ class Method:
     needs_hosts = False
     takes_gloo = False
     forwards = False
+    variables: Mapping[str, str] = {}
 
     def words(self, request: Request, script: bool) -> List[str]:
         """The command line up to the program.
@@ -49,6 +51,9 @@ class Srun(Method):
 
     name = "srun"
     scheduler = "slurm"
+    # the ranks that are left would wait for the one that has died until the job's time is over,
+    # unless the machine's Slurm is configured otherwise: man srun, --kill-on-bad-exit
+    variables = {"SLURM_KILL_BAD_EXIT": "1"}
 
     def words(self, request: Request, script: bool) -> List[str]:
         words = ["srun", *request.settings.options]

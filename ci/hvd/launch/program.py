@@ -42,8 +42,9 @@ def run(request: Request, environ: Mapping[str, str]) -> None:
 
 
 def environment(request: Request, environ: Mapping[str, str]) -> Dict[str, str]:
-    """The caller's environment with what the fabric and the user set."""
-    return {**callers(environ), **request.fabric, **request.variables}
+    """The caller's environment with what the launcher and the fabric need and the user sets."""
+    own = methods.choose(request).variables
+    return {**own, **callers(environ), **request.fabric, **request.variables}
 
 
 def callers(environ: Mapping[str, str]) -> Dict[str, str]:

@@ -27,10 +27,6 @@ from hvd.reframe import systems
 from hvd.smoke import attribution, check_build, launch, records
 from hvd.smoke.run import FRAMEWORKS, bandwidth
 
-#: What carries the operations, and whether that is of tensors on GPUs; as features name it.
-_OPERATIONS = {
-    "mpi": False, "gloo": False, "ccl": False, "nccl": True, "ddl": True, systems.GPU_MPI: True
-}  # fmt: skip
 #: Minutes that a job may take; a rank that hangs is found by that.
 _MINUTES = 10
 
@@ -130,7 +126,7 @@ class CheckBuild(_OnSite):
 class Allreduce(_OnSite):
     descr = "two ranks: every operation is right, and how fast a sum is"
     framework = parameter(FRAMEWORKS)
-    operations = parameter(tuple(_OPERATIONS))
+    operations = parameter(tuple(systems.OPERATIONS))
     nodes = parameter((1, 2))
     #: Fewer and smaller sizes, whose bandwidth says little and is not judged.
     quick = variable(bool, value=False)
@@ -138,7 +134,7 @@ class Allreduce(_OnSite):
 
     @property
     def on_gpus(self):
-        return _OPERATIONS[self.operations]
+        return systems.OPERATIONS[self.operations]
 
     @run_after("init")
     def choose(self):

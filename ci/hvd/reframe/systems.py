@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Sequence
 
 from hvd import environment, paths, site
 from hvd.launch import batch
@@ -13,10 +13,14 @@ from hvd.site import Partition, Site
 
 #: ReFrame's own launchers that are called as our methods are, but know nothing of a site.
 _TAKEN = ("srun", "mpirun", "ibrun")
+#: The feature of an environment whose operations on GPUs go through MPI.
+GPU_MPI = "gpu-mpi"
+#: What may carry operations, as features name it, and whether that is of buffers on GPUs.
+OPERATIONS = {
+    "mpi": False, "gloo": False, "ccl": False, "nccl": True, "ddl": True, GPU_MPI: True
+}  # fmt: skip
 #: What an environment may have been built with, and how checks ask for it.
 _VARIANTS = ("mpi", "gloo", "nccl", "ddl", "ccl", "cuda", "rocm")
-#: The feature of one whose operations on GPUs go through MPI.
-GPU_MPI = "gpu-mpi"
 #: Where `./hvd check` starts ReFrame, and all that it writes goes.
 PREFIX = paths.STATE / "reframe"
 #: From where it is started; by itself ReFrame would write to the home directory.
@@ -66,6 +70,17 @@ def launcher(method: str) -> str:
     """The name under which ReFrame knows one of our launch methods."""
     method = method.replace(".", "-")
     return f"hvd-{method}" if method in _TAKEN else method
+
+
+def operations(name: str) -> List[str]:
+    """What carries operations of an environment's ranks that are started as MPI's."""
+    chosen = [*_variants(name), *_gpu_mpi(name)]
+    return [each for each in OPERATIONS if each in chosen] if "mpi" in chosen else []
+
+
+def nodes(machine: Site) -> Sequence[int]:
+    """On how many nodes two ranks are started there."""
+    return (1,) if machine.scheduler == "none" else (1, 2)
 
 
 def environs(machine: Site, partition: Partition) -> List[str]:
@@ -122,7 +137,7 @@ def _partition(machine: Site, kind: Partition) -> Dict[str, Any]:
 
 
 def _features(machine: Site, kind: Partition) -> List[str]:
-    several = ["several-nodes"] if machine.scheduler != "none" else []
+    several = ["several-nodes"] if max(nodes(machine)) > 1 else []
     return ["gpu" if kind.gpus else "cpu", *several]
 
 
@@ -158,13 +173,16 @@ def _environ(machine: Site, name: str) -> Dict[str, Any]:
     variants = _variants(name)
     # RCCL has NCCL's interface, and its variant
     rccl = ["rccl"] if {"nccl", "rocm"} <= set(variants) else []
-    gpu_mpi = [GPU_MPI] if "mpi" in chosen.root.variants.get("gpu_ops", ()) else []
     return {
         "name": name,
-        "features": sorted({"horovod", *chosen.frameworks, *variants, *rccl, *gpu_mpi}),
+        "features": sorted({"horovod", *chosen.frameworks, *variants, *rccl, *_gpu_mpi(name)}),
         "extras": {"operations": use.operations},
         "target_systems": [machine.name],
     }
+
+
+def _gpu_mpi(name: str) -> List[str]:
+    return [GPU_MPI] * ("mpi" in environment.load(name).root.variants.get("gpu_ops", ()))
 
 
 def _variants(name: str) -> List[str]:

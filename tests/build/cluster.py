@@ -1,0 +1,287 @@
+"""A Slurm cluster of two nodes on this machine, from Debian's packages, for any user.
+
+Nothing is installed.  The packages are unpacked in the cache; sockets, key, state and logs are in
+a directory of the cluster's own.  Each node is a ``slurmd -N`` with a port of its own on loopback.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import getpass
+import os
+import pathlib
+import re
+import secrets
+import shlex
+import socket
+import subprocess
+import time
+from typing import Dict, Iterator, List
+
+import psutil
+
+from tests import debian
+
+NODES = ("n1", "n2")
+#: Ranks that each node takes, however many cores this machine has.
+CPUS = 2
+#: Seconds for the daemons to start, and for a job to go.
+PATIENCE = 30.0
+_PACKAGES = ("slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "munge", "libpmix2")
+_COMMANDS = ("srun", "sbatch", "squeue", "sinfo", "scancel", "scontrol", "sacct", "salloc")
+#: Without cgroups and without accounting, both of which need more than a user's rights.
+_CONFIGURATION = """\
+ClusterName=two
+SlurmctldHost=localhost(127.0.0.1)
+SlurmctldPort={ports[0]}
+SlurmUser={user}
+SlurmdUser={user}
+AuthInfo=socket={directory}/munge.socket
+PluginDir={plugins}
+MailProg=/bin/true
+StateSaveLocation={directory}/state
+SlurmdSpoolDir={directory}/%n
+TmpFS={directory}/%n
+SlurmctldPidFile={directory}/slurmctld.pid
+SlurmdPidFile={directory}/slurmd.%n.pid
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SchedulerParameters=sched_min_interval=10000,batch_sched_delay=0
+ReturnToService=2
+KillWait=2
+NodeName=n1 NodeHostname=n1 NodeAddr=127.0.0.1 Port={ports[1]} CPUs={cpus}
+NodeName=n2 NodeHostname=n2 NodeAddr=127.0.0.1 Port={ports[2]} CPUs={cpus}
+PartitionName=compute Nodes=n1,n2 Default=YES MaxTime=10 State=UP
+"""
+
+
+class Unable(Exception):
+    """Why no cluster can be started here."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Cluster:
+    """A cluster that runs.
+
+    Args:
+        directory: where everything of it is.
+    """
+
+    directory: pathlib.Path
+
+    @property
+    def variables(self) -> Dict[str, str]:
+        """What a user's shell has on a login node, and nothing of a job that we may be in."""
+        own = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM", "SBATCH"))}
+        path = f"{self.directory / 'bin'}:{own.get('PATH', os.defpath)}"
+        return {**own, "PATH": path}
+
+    def run(self, *command: object, timeout: float = PATIENCE, **more: str):
+        """Run a command on the login node; its output is captured.
+
+        Raises:
+            subprocess.TimeoutExpired: it takes longer than ``timeout`` seconds.
+        """
+        return subprocess.run(
+            list(map(str, command)),
+            env={**self.variables, **more},
+            cwd=self.directory / "home",
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=timeout,
+        )
+
+    def submit(self, script: pathlib.Path) -> str:
+        """Submit a batch script; the job's number."""
+        done = self.run("sbatch", "--parsable", script)
+        assert done.returncode == 0, done.stdout
+        return done.stdout.strip().splitlines()[-1]
+
+    def job(self, number: str) -> Dict[str, str]:
+        """What Slurm says of a job, by its own names of fields."""
+        text = self.run("scontrol", "show", "job", "--oneliner", number).stdout
+        return dict(re.findall(r"(\w+)=(\S*)", text))
+
+    def ended(self, number: str, within: float) -> Dict[str, str]:
+        """What Slurm says of a job as soon as it has ended.
+
+        Raises:
+            AssertionError: that is not within that many seconds; the job is cancelled.
+        """
+        deadline = time.monotonic() + within
+        while time.monotonic() < deadline:
+            found = self.job(number)
+            if found.get("JobState") not in ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING"):
+                return found
+            time.sleep(0.2)
+        self.run("scancel", number)
+        raise AssertionError(f"job {number} has not ended within {within} s: {found}")
+
+    def steps(self) -> List[psutil.Process]:
+        """What runs on the nodes: Slurm's process of each step, and the ranks below it."""
+        found = []
+        for file in (self.directory / "steps").iterdir():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process = psutil.Process(int(file.name))
+                if any("slurmstepd" in word for word in process.cmdline()):
+                    found += [process, *process.children(recursive=True)]
+        return found
+
+
+@contextlib.contextmanager
+def started(directory: pathlib.Path) -> Iterator[Cluster]:
+    """A cluster in the empty ``directory``, whose path has to be short, as sockets are in it.
+
+    Raises:
+        Unable: the packages cannot be had, or a daemon does not start.
+    """
+    try:
+        root = debian.unpacked(*_PACKAGES, dependencies=True)
+    except OSError as error:
+        raise Unable(str(error)) from error
+    cluster = Cluster(directory)
+    _prepare(root, directory)
+    daemons: List[subprocess.Popen] = []
+    try:
+        daemons.append(_start(directory, "munged", "--foreground", *_munge(directory)))
+        _await(directory, daemons, lambda: (directory / "munge.socket").exists())
+        daemons.append(_start(directory, "slurmctld", "-D"))
+        for node in NODES:
+            stepd = directory / "bin" / "slurmstepd"
+            daemons.append(_start(directory, "slurmd", "-D", "-d", stepd, "-N", node))
+        _await(directory, daemons, lambda: _idle(cluster))
+        yield cluster
+    finally:
+        _stop(cluster, daemons)
+
+
+def _prepare(root: pathlib.Path, directory: pathlib.Path) -> None:
+    """Programs that find their libraries, the key, and the configuration."""
+    for name in ("bin", "home", "state", "steps", *NODES):
+        (directory / name).mkdir(parents=True)
+    (plugins,) = root.glob("usr/lib/*/slurm-wlm")
+    _move_pmix(plugins)
+    loader = next(pathlib.Path("/lib64").glob("ld-linux*"), None)
+    loader = loader or next(pathlib.Path("/lib").glob("ld-linux*"))
+    libraries = sorted({str(path.parent) for path in root.glob("usr/lib/**/lib*.so*")})
+    for place, names in (("bin", _COMMANDS), ("sbin", ("slurmctld", "slurmd", "slurmstepd"))):
+        for name in names:
+            # which of several Slurms it is, alternatives decide, which are not unpacked
+            found = [root / "usr" / place / each for each in (name, f"{name}-wlm")]
+            program = next(each for each in found if each.is_file())
+            _wrap(directory, name, [loader, "--library-path", ":".join(libraries), program])
+    munged = root / "usr" / "sbin" / "munged"
+    _wrap(directory, "munged", [loader, "--library-path", ":".join(libraries), munged])
+    key = directory / "munge.key"
+    key.touch(0o400)
+    key.chmod(0o600)
+    key.write_bytes(secrets.token_bytes(128))
+    key.chmod(0o400)
+    text = _CONFIGURATION.format(
+        directory=directory, plugins=plugins, user=getpass.getuser(), ports=_ports(3), cpus=CPUS
+    )
+    (directory / "slurm.conf").write_text(text)
+
+
+def _move_pmix(plugins: pathlib.Path) -> None:
+    """Let Slurm's PMIx plugin find the library beside it.
+
+    Its path is compiled in, with a name that is in the package for developers alone.
+    """
+    library = plugins.parent / "pmix2" / "lib" / "libpmix.so"
+    if not library.is_symlink():
+        library.symlink_to("libpmix.so.2")
+    for plugin in plugins.glob("mpi_pmix_v*.so"):
+        content = plugin.read_bytes()
+        place = re.compile(rb"/usr/lib/[\w-]+/pmix2/lib\0")
+        moved = place.sub(lambda it: b"$ORIGIN/../pmix2/lib".ljust(len(it[0]), b"\0"), content)
+        if moved != content:
+            partial = plugin.with_name(f".{plugin.name}.{os.getpid()}")
+            partial.write_bytes(moved)
+            os.replace(partial, plugin)
+
+
+def _wrap(directory: pathlib.Path, name: str, words: List[object]) -> None:
+    """A script called ``name``: libraries of ours are not for what a job runs."""
+    lines = ["#!/bin/sh", f"export SLURM_CONF={directory}/slurm.conf"]
+    if name == "slurmstepd":
+        # slurmd gives it to init, with another name and without an environment
+        lines.append(f": > {directory}/steps/$$")
+    lines.append(f'exec {shlex.join(map(str, words))} "$@"')
+    script = directory / "bin" / name
+    script.write_text("\n".join(lines) + "\n")
+    script.chmod(0o755)
+
+
+def _munge(directory: pathlib.Path) -> List[str]:
+    files = {"key-file": "key", "socket": "socket", "pid-file": "pid", "seed-file": "seed"}
+    options = [f"--{option}={directory}/munge.{end}" for option, end in files.items()]
+    # a directory that is not for everybody is what we want
+    return ["--force", *options, f"--log-file={directory}/munge.log"]
+
+
+def _ports(count: int) -> List[int]:
+    """Ports that nobody listens at."""
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def _start(directory: pathlib.Path, program: str, *arguments: object) -> subprocess.Popen:
+    node = arguments[-1] if program == "slurmd" else ""
+    log = directory / f"{program}{node}.log"
+    with open(log, "ab") as sink:
+        return subprocess.Popen(
+            [directory / "bin" / program, *map(str, arguments)],
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            cwd=directory,
+            start_new_session=True,
+        )
+
+
+def _await(directory: pathlib.Path, daemons: List[subprocess.Popen], ready) -> None:
+    """Return when ``ready``.
+
+    Raises:
+        Unable: a daemon has ended, or it takes too long.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while not ready():
+        dead = [each for each in daemons if each.poll() is not None]
+        if dead or time.monotonic() > deadline:
+            name = pathlib.Path(str((dead or daemons)[-1].args[0])).name
+            logs = [each.read_text(errors="replace") for each in directory.glob(f"{name}*.log")]
+            raise Unable(f"{name} does not start: {' '.join(logs).strip()[-500:]}")
+        time.sleep(0.1)
+
+
+def _idle(cluster: Cluster) -> bool:
+    states = cluster.run("sinfo", "--noheader", "--Node", "--format=%t").stdout.split()
+    return states == ["idle"] * len(NODES)
+
+
+def _stop(cluster: Cluster, daemons: List[subprocess.Popen]) -> None:
+    """End everything; nobody waits for what is left."""
+    for each in reversed(daemons):
+        family = [*cluster.steps()]
+        with contextlib.suppress(psutil.NoSuchProcess):
+            family += [*psutil.Process(each.pid).children(recursive=True)]
+            family.append(psutil.Process(each.pid))
+        for process in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(family, timeout=PATIENCE)
+        each.wait()
