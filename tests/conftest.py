@@ -20,7 +20,7 @@ from hvd.errors import HvdError
 from hvd.spack import Sources, Spack
 
 #: Directory below tests/ to the tier that --require names.
-TIERS = {tier: tier for tier in ("build", "compile", "container")}
+TIERS = {tier: tier for tier in ("build", "bundle", "compile", "container")}
 TIERS["recipes"] = "spack"
 
 

@@ -260,7 +260,7 @@ def test(
         "",
         "--require",
         metavar="TIER[,TIER]",
-        help="Tiers that must run: spack, build, compile, container.  What is missing then fails.",
+        help=f"Tiers that must run: {', '.join(testing.TIERS)}.  What is missing then fails.",
     ),  # fmt: skip
 ) -> None:
     """Run the tests: unit always, recipes and build where their needs are met.
