@@ -141,7 +141,7 @@ def _report(
     run: Run, environment: Environment, engine: Optional[Engine], checks: List[Dict[str, Any]]
 ) -> None:
     with run.stage("report"), run.step("report") as task:
-        solved = any(s.name == "concretize" and s.status != "failed" for s in run.stages)
+        solved = _passed(run, "concretize")
         report = RunReport(
             environment=run.environment,
             engine=run.engine,
@@ -151,7 +151,7 @@ def _report(
             host=machine.describe(),
             dag=engine.dag() if engine and solved else [],
             commits=parts.commits(engine.commits()) if engine and solved else {},
-            bom=_bom(engine) if engine else "",
+            bom=_bom(engine) if engine and _passed(run, "build") else "",
             stages=[stage for stage in run.stages if stage.name != "report"],
             checks=checks,
         )
@@ -159,10 +159,13 @@ def _report(
         task.say(paths.shorten(next(path for path in written if path.suffix == ".md")))
 
 
+def _passed(run: Run, stage: str) -> bool:
+    return any(each.name == stage and each.status != "failed" for each in run.stages)
+
+
 def _bom(engine: Engine) -> str:
-    """The bill of materials of what is there; empty before anything was built."""
-    path = parts.file(engine.environment.name, engine.name)
-    return str(path) if path.exists() else ""
+    """The bill of materials of what was built."""
+    return str(parts.file(engine.environment.name, engine.name))
 
 
 def directory(run: Run) -> pathlib.Path:

@@ -1,6 +1,7 @@
 """`./hvd run`, for real: killed in each stage, finished, and run again."""
 
 import json
+import pathlib
 import signal
 import subprocess
 import xml.etree.ElementTree
@@ -49,6 +50,17 @@ def test_the_report_has_everything(built):
         assert {row["bytes"] for row in check["bandwidth"]} >= {4, 64 * 2**20}
     assert report["versions"]["Horovod"] == "0.28.1"
     assert report["versions"]["PyTorch"]
+    bill = json.loads(pathlib.Path(report["bom"]).read_text())
+    found = {each["purl"]: each for each in bill["components"]}
+    closed = {
+        issue["id"]
+        for patch in found["pkg:pypi/horovod@0.28.1"]["pedigree"]["patches"]
+        for issue in patch.get("resolves", ())
+    }
+    assert closed == {"CVE-2024-10190", "CVE-2026-31234"}
+    assert any(purl.startswith("pkg:pypi/torch@2.13.0") for purl in found)
+    tools = ["Spack", "Spack packages"] if built.engine == "spack" else []
+    assert [len(report["commits"][name]) for name in tools] == [40] * len(tools)
     text = (built.report / "report.md").read_text()
     assert text.startswith("# PASSED: local-hvd")
     assert (built.report / "bandwidth.png").read_bytes().startswith(b"\x89PNG")

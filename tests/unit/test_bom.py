@@ -11,6 +11,8 @@ import pytest
 from hvd import paths, recipe, specs
 from hvd.provenance import bom, parts
 from hvd.provenance.parts import Part
+from hvd.report import markdown
+from hvd.report.model import RunReport
 from tests.unit.test_diff import LOCK, spec
 
 TORCH = {
@@ -116,3 +118,17 @@ def test_twins_are_two_components():
     facts = [{"hash": key, "licence": "", "prefix": "", "runs": True, "bom": ""} for key in lock]
     document, _ = write(parts.of_solution(lock, facts))
     assert len(document["components"]) == 2
+
+
+def test_the_report_names_commits_and_the_bill(tmp_path):
+    directory = tmp_path / "reports" / "local-hvd-spack"
+    report = RunReport(
+        "local-hvd",
+        "spack",
+        "2026-01-31T08:15:00Z",
+        commits={"Spack": "1" * 40, "hvd": "2" * 40 + "+"},
+        bom=str(parts.file("local-hvd", "spack")),
+    )
+    text = markdown.render(report, directory)
+    assert f"| hvd | `{'2' * 40}+` |" in text
+    assert "[../../built/local-hvd-spack.cdx.json](../../built/local-hvd-spack.cdx.json)" in text

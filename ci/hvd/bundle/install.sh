@@ -101,6 +101,8 @@ else
     cp -R "$bundle/git" "$bundle/wheels" "$prefix"
     cp -R "$bundle/sources" "$prefix/cache/hvd"
     [ ! -d "$bundle/cache" ] || cp -R "$bundle/cache" "$prefix/binaries"
+    # a bundle may come from a medium that is read-only
+    chmod -R u+w "$prefix"
     cat >"$prefix/env.sh" <<EOF
 # Source it before ./hvd: all comes from this prefix, and nothing from a network.
 export XDG_CACHE_HOME='$prefix/cache'
