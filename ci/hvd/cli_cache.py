@@ -131,7 +131,8 @@ def list_packages(
     with _alone(Run(name, "cache", verbose)) as run, run.stage("cache"):
         _locate(engine, run)
         with run.step("signatures and checksums" if verify else "signatures") as task:
-            found, _ = cache.contents(engine.spack, subject, wanted, task.log, verify)
+            mode = "verify" if verify else "look"
+            found, _ = cache.contents(engine.spack, subject, wanted, task.log, mode)
     table = rich.table.Table(box=None, pad_edge=False, header_style="bold")
     for title in ("Package", "In the cache", "Here", "Signed by, or why not"):
         table.add_column(title, overflow="fold")

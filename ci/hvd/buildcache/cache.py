@@ -119,12 +119,13 @@ def scope(spack: Spack, cache: Cache) -> pathlib.Path:
 
 
 def contents(
-    spack: Spack, environment: Environment, cache: Cache, log: pathlib.Path, verify: bool
+    spack: Spack, environment: Environment, cache: Cache, log: pathlib.Path, mode: str
 ) -> Tuple[List[Package], Mapping[str, List[Dict[str, Any]]]]:
     """What ``cache`` has of the solved ``environment``.
 
     Args:
-        verify: fetch each package that is not installed, and check it.
+        mode: ``look``, ``verify`` to fetch and check each package, or ``install`` to do so with
+            those that are not installed.
 
     Returns:
         The packages that the environment installs, what needs another before that; and by the
@@ -135,8 +136,7 @@ def contents(
     """
     if not cache.unsigned:
         keyring.prepare(keyring.home())
-    words = [cache.url, "verify" if verify else "look"]
-    words += ["unsigned" if cache.unsigned else "signed"]
+    words = [cache.url, mode, "unsigned" if cache.unsigned else "signed"]
     output = spack.run(
         *("-C", scope(spack, cache), "-e", environment.directory, "python", _PROGRAM, *words),
         log=log,

@@ -88,6 +88,8 @@ def add(file: pathlib.Path, fingerprint: str = "") -> List[Key]:
             "ask those who push for the fingerprint of their key",
         )
     _gpg("--import", file)
+    # ultimately, as Spack does it: in this keyring there is nobody to certify another's key
+    _gpg("--import-ownertrust", text="".join(f"{found}:6:\n" for found in inside))
     return [key for key in keys() if key.fingerprint in inside]
 
 
@@ -154,12 +156,18 @@ def _listed(output: str) -> List[tuple]:
     return [(key, owner) for key, owner in found if key]
 
 
-def _gpg(*arguments: object, directory: Optional[pathlib.Path] = None, check: bool = True) -> str:
-    """What gpg prints."""
+def _gpg(
+    *arguments: object,
+    directory: Optional[pathlib.Path] = None,
+    check: bool = True,
+    text: str = "",
+) -> str:
+    """What gpg prints when it is given ``text``."""
     where = directory or home()
     prepare(where)
     command = ["gpg", "--homedir", where, "--batch", "--no-tty", "--yes", *arguments]
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    words = [str(word) for word in command]
+    done = subprocess.run(words, input=text, capture_output=True, text=True)
     if check and done.returncode:
         last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
         raise HvdError(f"gpg {arguments[0]}: {last}", f"see: gpg --homedir {where} --list-keys")

@@ -1,7 +1,8 @@
 """Print as JSON what a binary cache has of the active environment; run by ``spack python``.
 
-Arguments: the cache's address; ``look`` or ``verify``, which fetches each package as well;
-``signed`` or ``unsigned``, which does not ask for signatures.
+Arguments: the cache's address; ``look``, ``verify``, which fetches each package as well, or
+``install``, which fetches those that are not installed; ``signed`` or ``unsigned``, which does not
+ask for signatures.
 
 Spack itself says of a package that it may not use only that there is none.
 """
@@ -66,6 +67,10 @@ def signature(text):
     return "changed", ""
 
 
+def fetches(spec):
+    return MODE == "verify" or (MODE == "install" and not spec.installed)
+
+
 def look(spec):
     """State, file and key of ``spec`` in the cache."""
     entry = Entry(URL, spec, allow_unsigned=True)
@@ -80,9 +85,9 @@ def look(spec):
             state, key = signature(Entry.text)
             if state:
                 return state, file, key
-        if MODE == "look":
-            return "good", file, key
-        return fetch(entry, spec, file, key)
+        if fetches(spec):
+            return fetch(entry, spec, file, key)
+        return "good", file, key
     finally:
         entry.destroy()
 
@@ -126,7 +131,7 @@ def look_oci(spec):
         return "missing", str(reference), str(error)
     if SIGNATURES == "signed":
         return "unsigned", str(reference), ""
-    if MODE == "verify":
+    if fetches(spec):
         stage = binaries.download_tarball(spec, unsigned=True)
         if stage is None:
             return "changed", str(reference), ""

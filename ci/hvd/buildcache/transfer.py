@@ -80,7 +80,7 @@ def install(
             cannot be at this place.
     """
     with run.step("signatures and checksums") as task:
-        packages, near = contents(spack, environment, cache, task.log, verify=True)
+        packages, near = contents(spack, environment, cache, task.log, "install")
         require(cache, packages, near, solved, task.log)
         wanted = [package for package in packages if not package.installed]
         task.say(f"{len(wanted)} of {len(packages)} packages to install")
