@@ -14,6 +14,7 @@ from hvd import (
     cli_bundle,
     cli_cache,
     cli_check,
+    cli_ci,
     cli_container,
     cli_diff,
     cli_doctor,
@@ -206,6 +207,7 @@ app.command(name="activate")(cli_activate.activate)
 app.command(name="bundle")(cli_bundle.bundle)
 app.add_typer(cli_cache.app, name="cache")
 app.command(name="check", context_settings={"allow_extra_args": True})(cli_check.check)
+app.add_typer(cli_ci.app, name="ci")
 app.command(name="container")(cli_container.container)
 app.command(name="diff")(cli_diff.diff)
 app.command(name="doctor")(cli_doctor.doctor)

@@ -45,7 +45,7 @@ def main():
     @hvd.elastic.run
     def train(state):
         """Called anew, with the committed state, when workers were lost or added."""
-        sampler.load_state_dict(sampler.state_dict())  # a lost host alone does not deal out anew
+        sampler.reset()  # Horovod does not deal out anew where hosts were lost and none added
         for group in optimizer.param_groups:
             group["lr"] = args.lr * hvd.size()
         print(f"rank {hvd.rank()} of {hvd.size()} at step {state.step}: {describe(model)}")

@@ -38,6 +38,7 @@ def test_help_names_every_command_and_exit_status():
         "activate",
         "doctor",
         "kernel",
+        "ci",
     ):
         assert f" {command} " in done.stdout
     for stage, status in EXIT_STATUS.items():

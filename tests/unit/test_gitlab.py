@@ -1,0 +1,205 @@
+"""The child pipeline of GitLab: what is made of Spack's jobs, and where the key is."""
+
+import base64
+import json
+import os
+import stat
+import types
+
+import pytest
+import yaml
+
+from hvd import environment, paths
+from hvd.errors import HvdError
+from hvd.gitlab import generate, jobs, keys, merge, settings
+from hvd.pipeline import Options
+
+PARENT = {"job": "generate", "pipeline": "77"}
+TAGS = {"one": ["x86_64"], "two": ["summit", "ppc64le", "gpu"]}
+
+
+def generated(*titles):
+    """What Spack generates: a chain of jobs, the last of which is the root."""
+    jobs = {}
+    for before, title in zip((None, *titles), titles):
+        needs = [{"job": before, "artifacts": False}] if before else []
+        jobs[title] = {
+            "stage": f"stage-{len(jobs)}",
+            "script": ["./hvd ci rebuild one"],
+            "variables": {"SPACK_JOB_SPEC_PKG_NAME": title},
+            "needs": [*needs, PARENT],
+            "retry": {"max": 2, "when": ["script_failure"]},
+        }
+    stages = [job["stage"] for job in jobs.values()]
+    variables = {"SPACK_CONCRETE_ENV_DIR": f".hvd/ci/{titles[0]}"}
+    workflow = {"rules": [{"when": "always"}]}
+    return {**jobs, "stages": stages, "variables": variables, "workflow": workflow}
+
+
+def merged():
+    nothing = {"no-specs-to-rebuild": {"script": ["echo"]}, "workflow": {}}
+    return merge.merge({"one": generated("a", "b"), "two": nothing}, TAGS, PARENT)
+
+
+def test_jobs_of_several_environments_are_one_pipeline():
+    pipeline = merged()
+    assert pipeline["stages"] == ["stage-0", "stage-1", "smoke"]
+    assert [n for n in pipeline if ":" in n] == ["one: a", "one: b", "one: smoke", "two: smoke"]
+    # variables that Spack gives the whole pipeline belong to one environment here
+    assert "variables" not in pipeline
+    assert pipeline["one: b"]["variables"] == {
+        "SPACK_CONCRETE_ENV_DIR": ".hvd/ci/a",
+        "SPACK_JOB_SPEC_PKG_NAME": "b",
+    }
+    assert pipeline["one: b"]["needs"] == [{"job": "one: a", "artifacts": False}, PARENT]
+
+
+def test_a_recipe_that_does_not_build_is_not_tried_again():
+    for name, job in merged().items():
+        if ":" in name:
+            assert "script_failure" not in job["retry"]["when"]
+
+
+def test_the_smoke_test_comes_after_the_last_build_on_a_runner_of_the_site():
+    pipeline = merged()
+    assert pipeline["one: smoke"]["needs"] == [{"job": "one: b", "artifacts": False}, PARENT]
+    # nothing to build: what is in the cache is tested all the same
+    assert pipeline["two: smoke"]["needs"] == [PARENT]
+    assert pipeline["two: smoke"]["tags"] == ["summit", "ppc64le", "gpu"]
+    assert pipeline["two: smoke"]["script"] == ["./hvd ci smoke two"]
+
+
+def test_jobs_take_artifacts_of_the_job_that_generates_where_there_is_one(monkeypatch):
+    monkeypatch.setenv("GITLAB_CI", "true")
+    monkeypatch.setenv("CI_JOB_NAME", "generate")
+    monkeypatch.setenv("CI_PIPELINE_ID", "77")
+    assert generate.parent() == PARENT
+    # gitlab-ci-local says so, and has no child pipelines
+    monkeypatch.setenv("GITLAB_CI", "false")
+    assert generate.parent() is None
+    alone = merge.merge({"one": generated("a", "b")}, TAGS, generate.parent())
+    assert alone["one: a"]["needs"] == []
+    assert alone["one: smoke"]["needs"] == [{"job": "one: b", "artifacts": False}]
+
+
+@pytest.fixture
+def solved(tmp_path):
+    """A function that gives a site's environment with a solution for a processor."""
+
+    def make(site, target, **variants):
+        node = {
+            "name": "py-horovod",
+            "arch": {"target": target},
+            "parameters": {"cuda": False, "rocm": False, "cuda_arch": ["none"], **variants},
+        }
+        lock = tmp_path / "spack.lock"
+        lock.write_text(json.dumps({"concrete_specs": {"x": node}}))
+        return types.SimpleNamespace(site=site, lock=lock)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("site", "target", "variants", "tags"),
+    [
+        ("", "x86_64_v3", {}, ["x86_64"]),
+        ("stampede3", {"name": "sapphirerapids"}, {}, ["stampede3", "x86_64"]),
+        ("summit", "power9le", {"cuda": True}, ["summit", "ppc64le", "gpu"]),
+        ("frontier", {"name": "zen3"}, {"rocm": True}, ["frontier", "x86_64", "gpu"]),
+    ],
+)
+def test_runners_are_chosen_by_what_was_solved(solved, site, target, variants, tags):
+    assert settings.tags(solved(site, target, **variants)) == tags
+
+
+@pytest.fixture
+def state(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "STATE", tmp_path)
+    return tmp_path
+
+
+def test_the_environment_for_spack_is_ours_with_a_mirror_and_jobs(state, monkeypatch, solved):
+    summit = environment.load("summit-hvd")
+    lock = solved("summit", "power9le", cuda=True).lock
+    monkeypatch.setattr(environment.Environment, "lock", property(lambda self: lock))
+    place = settings.write(summit, "file:///cache", sign=True)
+    content = yaml.safe_load((place / "spack.yaml").read_text())["spack"]
+    assert content["specs"] == summit.specs
+    mirror = {"url": "file:///cache", "signed": True, "binary": True, "source": False}
+    assert content["mirrors"] == {"buildcache-destination": mirror}
+    generation = content["ci"]["pipeline-gen"]
+    assert generation[0]["any-job"]["tags"] == ["summit", "ppc64le", "gpu"]
+    assert generation[1]["build-job"]["script:"] == ["./hvd ci rebuild summit-hvd"]
+    # each is where it was
+    found = [(place / entry["path"]).resolve() for entry in content["include"]]
+    assert found == [(summit.directory / entry).resolve() for entry in summit.includes]
+    assert [entry["optional"] for entry in content["include"]] == [
+        f.name == "externals.yaml" for f in found
+    ]
+    assert (place / "spack.lock").read_bytes() == lock.read_bytes()
+
+
+def test_what_a_runner_lacks_of_the_solution_is_named(state):
+    with pytest.raises(HvdError, match="spack.lock: No such file"):
+        settings.missing_externals("local-hvd")
+    lock = settings.concrete("local-hvd") / "spack.lock"
+    lock.parent.mkdir(parents=True)
+    nodes = {
+        "x": {"name": "openmpi", "external": {"path": "/no/such/openmpi"}},
+        "y": {"name": "gcc", "external": {"path": str(state)}},
+        "z": {"name": "py-horovod"},
+    }
+    lock.write_text(json.dumps({"concrete_specs": nodes}))
+    missing = settings.missing_externals("local-hvd")
+    assert missing == ["openmpi is not in /no/such/openmpi"]
+
+
+@pytest.mark.parametrize("protected", ["true", "false", None])
+def test_a_key_is_for_protected_branches_and_in_no_environment(monkeypatch, protected):
+    monkeypatch.setenv(keys.KEY, "secret")
+    monkeypatch.delenv(keys.PROTECTED, raising=False)
+    if protected:
+        monkeypatch.setenv(keys.PROTECTED, protected)
+    assert keys.take() == ("secret" if protected == "true" else "")
+    assert keys.KEY not in os.environ
+
+
+def test_a_keyring_lives_as_long_as_its_job():
+    with keys.keyring(True) as home:
+        assert os.environ["SPACK_GNUPGHOME"] == str(home)
+        assert os.environ["SPACK_REQUIRE_SIGNING"] == "True"
+        assert stat.S_IMODE(home.stat().st_mode) == 0o700
+        with keys.as_file(base64.b64encode(b"armoured").decode(), home) as file:
+            assert file.read_bytes() == b"armoured"
+            assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert not file.exists()
+    assert not home.exists()
+    assert "SPACK_GNUPGHOME" not in os.environ and "SPACK_REQUIRE_SIGNING" not in os.environ
+    with keys.keyring(False):
+        assert os.environ["SPACK_REQUIRE_SIGNING"] == "False"
+
+
+def test_a_wrong_key_is_not_shown(tmp_path):
+    with pytest.raises(HvdError, match="SPACK_SIGNING_KEY is not base64") as error:
+        with keys.as_file("-----BEGIN", tmp_path):
+            pass
+    assert "BEGIN" not in error.value.message + error.value.remedy
+
+
+def test_rebuild_is_for_generated_jobs(monkeypatch):
+    monkeypatch.delenv("SPACK_JOB_SPEC_PKG_NAME", raising=False)
+    with pytest.raises(HvdError, match="for a job that ./hvd ci generate made") as error:
+        jobs.rebuild("local-hvd", Options(engine="spack"))
+    assert error.value.remedy.endswith("./hvd build local-hvd")
+
+
+def test_the_reason_of_a_failure_is_what_is_shown():
+    output = """$ spack ci rebuild
+[1;31m==>[0m Error: patch failed
+==> Warning: Unable to copy files (/a/spack-build-out.txt) to artifacts /b: No such file
+
+[34mTo reproduce this build locally, run:
+
+    spack ci reproduce-build https://gitlab/artifacts
+"""
+    assert jobs.reason(output).splitlines()[1:] == ["==> Error: patch failed"]

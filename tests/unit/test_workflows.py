@@ -1,0 +1,101 @@
+"""What holds for the pipelines of GitHub and GitLab, by reading them."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hvd import environment, matrix, paths, pins
+
+WORKFLOWS = sorted((paths.ROOT / ".github" / "workflows").glob("*.yml"))
+GITLAB = paths.ROOT / ".gitlab-ci.yml"
+#: One call of ours, and at most the file that takes what it prints.
+CALL = re.compile(r'(\./hvd|\.ci/run)( [\w./$"-]+)*( >>"\$GITHUB_OUTPUT")?')
+#: Keys of .gitlab-ci.yml that are no jobs.
+NO_JOBS = ("workflow", "stages", "variables", "default")
+
+
+def jobs(workflow):
+    return yaml.safe_load(workflow.read_text())["jobs"]
+
+
+def steps(workflow):
+    return [step for job in jobs(workflow).values() for step in job["steps"]]
+
+
+@pytest.fixture(params=WORKFLOWS, ids=lambda path: path.stem)
+def workflow(request):
+    return request.param
+
+
+def test_there_are_workflows():
+    assert [path.stem for path in WORKFLOWS] == ["ci", "nightly"]
+
+
+def test_workflows_have_no_known_weakness():
+    zizmor = Path(sys.executable).with_name("zizmor")
+    if not zizmor.exists():
+        pytest.skip("zizmor has no release for this Python")
+    command = [zizmor, "--offline", "--no-progress", "--persona=auditor", paths.ROOT / ".github"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_zizmor_finds_a_weakness(tmp_path):
+    """So that the test before means something."""
+    zizmor = Path(sys.executable).with_name("zizmor")
+    if not zizmor.exists():
+        pytest.skip("zizmor has no release for this Python")
+    text = (WORKFLOWS[0]).read_text().replace("permissions: {}", "permissions: write-all")
+    (tmp_path / "ci.yml").write_text(text)
+    command = [zizmor, "--offline", "--no-progress", tmp_path / "ci.yml"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode != 0 and "excessive-permissions" in done.stdout, done.stdout
+
+
+def test_a_workflow_may_nothing_but_read_and_sees_no_secret(workflow):
+    text = workflow.read_text()
+    assert "pull_request_target" not in re.sub(r"#.*", "", text)
+    assert "secrets." not in text and "secrets:" not in text
+    assert yaml.safe_load(text)["permissions"] == {}
+    for name, job in jobs(workflow).items():
+        assert job.get("permissions", {}) in ({}, {"contents": "read"}), name
+
+
+def test_every_job_has_a_limit_and_every_action_a_commit(workflow):
+    assert [n for n, job in jobs(workflow).items() if not job.get("timeout-minutes")] == []
+    for line in re.findall(r"uses: .*", workflow.read_text()):
+        assert re.fullmatch(r"uses: [\w/-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+", line), line
+    checkouts = [s for s in steps(workflow) if s.get("uses", "").startswith("actions/checkout@")]
+    assert checkouts and all(s["with"] == {"persist-credentials": False} for s in checkouts)
+
+
+def test_every_step_is_one_call_of_ours(workflow):
+    runs = [step["run"] for step in steps(workflow) if "run" in step]
+    # "false" is what fails the job that sums the others up
+    assert [run for run in runs if not CALL.fullmatch(run) and run != "false"] == []
+    assert any(run.startswith(("./hvd", ".ci/run")) for run in runs)
+
+
+def test_every_job_of_gitlab_is_one_call_of_ours():
+    content = yaml.safe_load(GITLAB.read_text())
+    found = {n: job for n, job in content.items() if n not in NO_JOBS}
+    assert {job["stage"] for job in found.values()} == set(content["stages"])
+    for name, job in found.items():
+        assert "trigger" in job or CALL.fullmatch(job["script"]), name
+        assert "trigger" in job or job.get("timeout"), name
+
+
+def test_the_matrix_is_read_from_environments_and_pins():
+    lines = dict(line.split("=", 1) for line in matrix.render().splitlines())
+    assert yaml.safe_load(lines["environments"]) == environment.names()
+    assert yaml.safe_load(lines["pairs"]) == [pair.name for pair in pins.versions().pairs]
+    # so that nothing of it stands in the workflows as well
+    text = "".join(path.read_text() for path in WORKFLOWS)
+    assert not [name for name in environment.of_sites() if name in text]
+    assert not [pair.name for pair in pins.versions().pairs if pair.name in text]
+    asked = re.findall(r"fromJSON\(needs\.\w+\.outputs\.(\w+)\)", text)
+    assert set(asked) == set(lines)
