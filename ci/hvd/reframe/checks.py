@@ -7,6 +7,7 @@ records and verdicts are those of the smoke test.
 import functools
 import pathlib
 import shlex
+import time
 
 import reframe as rfm
 import reframe.utility.sanity as sn
@@ -155,6 +156,7 @@ class Allreduce(_OnSite):
         wanted = self.asked(self.nodes, 2 // self.nodes, program, settings)
         self.use(wanted)
         self.prerun_cmds += [f"mkdir {shlex.quote(str(self.records))}"]
+        self.postrun_cmds = ["status=$?", f"echo $status > {self.status.name}", "exit $status"]
         self.job.launcher.request = wanted
         least = wanted.use.least_bandwidth(self.operations, self.nodes)
         if least and not self.quick:
@@ -165,6 +167,11 @@ class Allreduce(_OnSite):
     def on_cpus(self):
         """What carries operations on CPUs, which some are in any case."""
         return "" if self.on_gpus else self.operations
+
+    @property
+    def status(self):
+        """The file with the launcher's exit status; not every scheduler knows how a job ended."""
+        return pathlib.Path(self.stagedir) / "status"
 
     @property
     def records(self):
@@ -178,8 +185,8 @@ class Allreduce(_OnSite):
     def over(self):
         """The launch as the smoke test knows it."""
         method = self.job.launcher.request.method
-        # not every scheduler knows how a job has ended
-        status = None if self.job.state == "TIMEOUT" else self.job.exitcode or 0
+        # a job that was ended has not come as far as to write it
+        status = int(self.status.read_text()) if self.status.is_file() else None
         return launch.Launch(
             launcher=launch.Launcher(
                 method, method, (), "mpi", self.on_cpus, "gpu" if self.on_gpus else "cpu"
@@ -188,7 +195,7 @@ class Allreduce(_OnSite):
             mpirun=method,
             ranks=2,
             status=status,
-            seconds=self.job.completion_time - self.job.submit_time,
+            seconds=(self.job.completion_time or time.time()) - self.job.submit_time,
             log=pathlib.Path(self.stagedir) / self.job.stderr,
         )
 
