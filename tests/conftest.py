@@ -19,9 +19,19 @@ from hvd import spack as spack_module
 from hvd.errors import HvdError
 from hvd.spack import Sources, Spack
 
-#: Directory below tests/ to the tier that --require names.
+#: Directory below tests/ to the tier that --require names; the longest one counts.
 TIERS = {tier: tier for tier in ("build", "bundle", "compile", "container")}
-TIERS["recipes"] = "spack"
+TIERS.update({"recipes": "spack", "build/services": "services"})
+
+
+#: Tiers that take long, and run where they are asked for.
+ON_DEMAND = ("services", "bundle", "compile", "container")
+
+
+def tier(path: pathlib.Path) -> str:
+    """The tier of a file of tests; empty for those that need nothing."""
+    parents = path.relative_to(pathlib.Path(__file__).parent).parents
+    return next((TIERS[str(each)] for each in parents if str(each) in TIERS), "")
 
 
 #: The group of the tests that share what was really built.
@@ -55,14 +65,18 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(config, items):
-    """A required tier that is not even collected is missing."""
+    """A required tier that is not even collected is missing; one that takes long is required."""
     # what takes longest begins first
     items.sort(key=lambda item: group(str(item.path.relative_to(paths.ROOT))) != BUILT)
-    root = pathlib.Path(__file__).parent
-    present = {TIERS.get(item.path.relative_to(root).parts[0]) for item in items}
-    missing = set(filter(None, config.getoption("--require").split(","))) - present
+    required = set(filter(None, config.getoption("--require").split(",")))
+    missing = required - {tier(item.path) for item in items}
     if missing:
         raise pytest.UsageError(f"no test of the required tier '{min(missing)}' was collected")
+    for item in items:
+        its = tier(item.path)
+        if its in ON_DEMAND and its not in required:
+            reason = f"tier '{its}': it takes long, and is asked for by --require {its}"
+            item.add_marker(pytest.mark.skip(reason=reason))
 
 
 def chosen_pairs(config) -> list:

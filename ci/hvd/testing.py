@@ -11,7 +11,7 @@ from hvd import machine, paths
 from hvd.errors import HvdError
 
 #: Tiers that need something of the machine.
-TIERS = ("spack", "build", "bundle", "compile", "container")
+TIERS = ("spack", "build", "services", "bundle", "compile", "container")
 #: Arguments of pytest that want one process.
 _ALONE = {"--pdb", "-s", "--collect-only", "--co", "-n"}
 #: Processes at most: there are few groups that take long.

@@ -175,4 +175,4 @@ def slurm(request):
             with cluster.started(pathlib.Path(scratch, "of")) as running:
                 yield running
         except cluster.Unable as error:
-            unmet(request.config, "build", f"Slurm: {error}")
+            unmet(request.config, "services", f"Slurm: {error}")

@@ -30,7 +30,7 @@ def registry(config, directory: pathlib.Path) -> Iterator[str]:
     try:
         program = debian.unpacked("docker-registry") / "usr" / "bin" / "docker-registry"
     except OSError as error:
-        unmet(config, "build", f"a container registry: {error}")
+        unmet(config, "services", f"a container registry: {error}")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -36,11 +36,8 @@ PYTHONS = ("3.11", "3.10", "3.9", "3.13")
 def framework_headers(request) -> Callable[[str, str], pathlib.Path]:
     """A function that gives the directory of headers of a project's release.
 
-    pip puts it into the cache.  Without ``--require compile`` nothing is compiled, be the headers
-    there or not: it takes many minutes.
+    pip puts it into the cache.
     """
-    if "compile" not in request.config.getoption("--require").split(","):
-        unmet(request.config, "compile", "it takes long, and is asked for by --require compile")
 
     def headers(project: str, version: str) -> pathlib.Path:
         cached = paths.cache() / "headers" / f"{project}-{version}"

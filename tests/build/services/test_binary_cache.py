@@ -92,7 +92,7 @@ class Machine:
 @pytest.fixture(scope="module")
 def rings(request):
     if not shutil.which("gpg"):
-        unmet(request.config, "build", "gpg is not on PATH")
+        unmet(request.config, "services", "gpg is not on PATH")
     with tempfile.TemporaryDirectory(prefix="hvd-") as scratch:
         yield pathlib.Path(scratch)
         for home in pathlib.Path(scratch).iterdir():

@@ -19,7 +19,7 @@ def programs(request):
     try:
         return node_tools.installed()
     except OSError as error:
-        unmet(request.config, "build", str(error))
+        unmet(request.config, "services", str(error))
 
 
 def lint(programs, pattern):
@@ -52,17 +52,17 @@ def gitlab(request, programs, built_by_spack):
     root = built_by_spack.checkout.root
     venv = pathlib.Path(sys.prefix)
     if not (venv / "hvd-hvd").is_file():
-        unmet(request.config, "build", "jobs call ./hvd, whose .venv is whole with ./hvd test")
+        unmet(request.config, "services", "jobs call ./hvd, whose .venv is whole with ./hvd test")
     if not shutil.which("gpg"):
-        unmet(request.config, "build", "gpg is not on PATH")
+        unmet(request.config, "services", "gpg is not on PATH")
     if chosen_pairs(request.config)[0] != pins.versions().pairs[0].name:
-        unmet(request.config, "build", "pipelines build with the default pair")
+        unmet(request.config, "services", "pipelines build with the default pair")
     path = node_tools.path()
     if not shutil.which("rsync"):
         try:
             path = os.pathsep.join([str(unpacked_rsync(root.parent)), path])
         except OSError as error:
-            unmet(request.config, "build", str(error))
+            unmet(request.config, "services", str(error))
     (root / ".venv").symlink_to(venv)
     identity = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
     for command in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "--message=x"]):
