@@ -57,7 +57,14 @@ def check(
     words += [f"--job-option={option} {account}"] if account and option else []
     words += ["--nocolor"] * (not sys.stdout.isatty())
     with lock.exclusive(systems.PREFIX / "lock", "checks in this checkout"):
-        raise typer.Exit(1 if _run([*words, *action]) else 0)
+        report = systems.PREFIX / systems.REPORT
+        report.unlink(missing_ok=True)
+        status = _run([*words, *action])
+        if not status and action != context.args and not report.exists():
+            raise HvdError(
+                "no check was run", f"see which there are: ./hvd check {name} -- --list"
+            )
+    raise typer.Exit(1 if status else 0)
 
 
 def _run(words: Sequence[object]) -> int:
@@ -98,8 +105,7 @@ def _say_what_is_not_judged(machine: site.Site, name: str, quick: bool) -> None:
     use = machine.environments[name]
     missing = [
         f"{operations} on {nodes} node{'s' * (nodes > 1)}"
-        for operations in systems.operations(name)
-        for nodes in systems.nodes(machine)
+        for operations, nodes in systems.cases(machine, name)
         if use.least_bandwidth(operations, nodes) is None
     ]
     if missing:

@@ -16,10 +16,12 @@ import secrets
 import shlex
 import socket
 import subprocess
+import sys
 import time
 from typing import Dict, Iterator, List
 
 import psutil
+from elftools.elf.elffile import ELFFile
 
 from tests import debian
 
@@ -168,8 +170,7 @@ def _prepare(root: pathlib.Path, directory: pathlib.Path) -> None:
         (directory / name).mkdir(parents=True)
     (plugins,) = root.glob("usr/lib/*/slurm-wlm")
     _move_pmix(plugins)
-    loader = next(pathlib.Path("/lib64").glob("ld-linux*"), None)
-    loader = loader or next(pathlib.Path("/lib").glob("ld-linux*"))
+    loader = _loader()
     libraries = sorted({str(path.parent) for path in root.glob("usr/lib/**/lib*.so*")})
     for place, names in (("bin", _COMMANDS), ("sbin", ("slurmctld", "slurmd", "slurmstepd"))):
         for name in names:
@@ -188,6 +189,13 @@ def _prepare(root: pathlib.Path, directory: pathlib.Path) -> None:
         directory=directory, plugins=plugins, user=getpass.getuser(), ports=_ports(3), cpus=CPUS
     )
     (directory / "slurm.conf").write_text(text)
+
+
+def _loader() -> str:
+    """What loads programs on this machine, as one of them names it."""
+    with open(sys.executable, "rb") as file:
+        segments = ELFFile(file).iter_segments("PT_INTERP")
+        return next(segments).get_interp_name()
 
 
 def _move_pmix(plugins: pathlib.Path) -> None:

@@ -41,7 +41,7 @@ class _OnSite(rfm.RunOnlyRegressionTest):
     time_limit = f"{_MINUTES}m"
     maintainers = ["hvd"]
 
-    def asked(self, nodes, ranks_per_node, program, variables=None):
+    def asked(self, nodes, ranks_per_node, program, variables=None, gloo=False):
         """The launch of ``program``; the check is skipped where the site cannot do that."""
         machine = site.load(self.current_system.name)
         wanted = Request(
@@ -50,7 +50,8 @@ class _OnSite(rfm.RunOnlyRegressionTest):
             partition=machine.partitions[self.current_partition.name],
             nodes=nodes,
             ranks_per_node=ranks_per_node,
-            method=machine.launcher,
+            method=systems.GLOO if gloo else machine.launcher,
+            gloo=gloo,
             program=tuple(program),
             variables=variables or {},
         )
@@ -127,7 +128,7 @@ class CheckBuild(_OnSite):
 class Allreduce(_OnSite):
     descr = "two ranks: every operation is right, and how fast a sum is"
     framework = parameter(FRAMEWORKS)
-    operations = parameter(tuple(systems.OPERATIONS))
+    operations = parameter(systems.OPERATIONS)
     nodes = parameter((1, 2))
     #: Fewer and smaller sizes, whose bandwidth says little and is not judged.
     quick = variable(bool, value=False)
@@ -135,12 +136,15 @@ class Allreduce(_OnSite):
 
     @property
     def on_gpus(self):
-        return systems.OPERATIONS[self.operations]
+        return self.operations in systems.ON_GPUS
 
     @run_after("init")
     def choose(self):
-        # srun and the like start ranks of MPI; what carries their data is another matter
-        self.valid_prog_environs = [f"+mpi +{self.framework} +{self.operations}"]
+        controller = f"+{self.controller}"
+        self.valid_prog_environs = [f"{controller} +{self.framework} +{self.operations}"]
+        if self.operations == "gloo":
+            self.valid_systems = [f"+{systems.GLOO}"] if self.nodes == 1 else []
+            return
         wanted = ["+gpu"] * self.on_gpus + ["+several-nodes"] * (self.nodes > 1)
         self.valid_systems = [" ".join(wanted)] if wanted else ["*"]
 
@@ -148,12 +152,13 @@ class Allreduce(_OnSite):
     def prepare(self):
         program = [
             *("python", str(launch.PROGRAM)),
-            *("--framework", FRAMEWORKS[self.framework], "--controller", "mpi"),
+            *("--framework", FRAMEWORKS[self.framework], "--controller", self.controller),
             *("--ranks", "2", "--out", str(self.records)),
         ]
         program += ["--quick"] * self.quick + ["--device=gpu"] * self.on_gpus
-        settings = launch.horovod_settings("mpi", self.on_cpus, 60 * _MINUTES)
-        wanted = self.asked(self.nodes, 2 // self.nodes, program, settings)
+        settings = launch.horovod_settings(self.controller, self.on_cpus, 60 * _MINUTES)
+        gloo = self.controller == "gloo"
+        wanted = self.asked(self.nodes, 2 // self.nodes, program, settings, gloo)
         self.use(wanted)
         self.prerun_cmds += [f"mkdir {shlex.quote(str(self.records))}"]
         self.postrun_cmds = ["status=$?", f"echo $status > {self.status.name}", "exit $status"]
@@ -167,6 +172,11 @@ class Allreduce(_OnSite):
     def on_cpus(self):
         """What carries operations on CPUs, which some are in any case."""
         return "" if self.on_gpus else self.operations
+
+    @property
+    def controller(self):
+        """Horovod's controller, which alone carries operations over Gloo."""
+        return "gloo" if self.operations == "gloo" else "mpi"
 
     @property
     def status(self):
@@ -189,10 +199,11 @@ class Allreduce(_OnSite):
         status = int(self.status.read_text()) if self.status.is_file() else None
         return launch.Launch(
             launcher=launch.Launcher(
-                method, method, (), "mpi", self.on_cpus, "gpu" if self.on_gpus else "cpu"
+                *(method, method, (), self.controller, self.on_cpus),
+                device="gpu" if self.on_gpus else "cpu",
             ),
             executable=method,
-            mpirun=method,
+            mpirun=method if self.controller == "mpi" else None,
             ranks=2,
             status=status,
             seconds=(self.job.completion_time or time.time()) - self.job.submit_time,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Tuple
 
 from hvd import environment, paths, site
 from hvd.launch import batch
@@ -15,16 +15,22 @@ from hvd.site import Partition, Site
 _TAKEN = ("srun", "mpirun", "ibrun")
 #: The feature of an environment whose operations on GPUs go through MPI.
 GPU_MPI = "gpu-mpi"
-#: What may carry operations, as features name it, and whether that is of buffers on GPUs.
-OPERATIONS = {
-    "mpi": False, "gloo": False, "ccl": False, "nccl": True, "ddl": True, GPU_MPI: True
-}  # fmt: skip
+#: What may carry operations on buffers on GPUs, as features name it.
+ON_GPUS = ("nccl", "ddl", GPU_MPI)
+#: What may carry them for ranks whose controller is MPI.
+_WITH_MPI = ("mpi", "ccl", *ON_GPUS)
+#: What may carry them at all.
+OPERATIONS = (*_WITH_MPI, "gloo")
+#: The launch method for a controller that is Gloo; a partition with it has a feature of its name.
+GLOO = "horovodrun"
 #: What an environment may have been built with, and how checks ask for it.
 _VARIANTS = ("mpi", "gloo", "nccl", "ddl", "ccl", "cuda", "rocm")
 #: Where `./hvd check` starts ReFrame, and all that it writes goes.
 PREFIX = paths.STATE / "reframe"
-#: From where it is started; by itself ReFrame would write to the home directory.
-_GENERAL = {"report_file": "report.json", "report_junit": "junit.xml"}
+#: Files are from where it is started; by itself ReFrame would write to the home directory.  Nor
+#: does a scheduler like to be asked ten times a second.
+REPORT = "report.json"
+_GENERAL = {"report_file": REPORT, "report_junit": "junit.xml", "poll_rate_max": 1}
 _LOGGING = {
     # each line below that costs ReFrame 20 ms, written or not
     "level": "info",
@@ -72,15 +78,20 @@ def launcher(method: str) -> str:
     return f"hvd-{method}" if method in _TAKEN else method
 
 
-def operations(name: str) -> List[str]:
-    """What carries operations of an environment's ranks that are started as MPI's."""
+def cases(machine: Site, name: str) -> List[Tuple[str, int]]:
+    """What carries the operations of two ranks of an environment there, and on how many nodes."""
     chosen = [*_variants(name), *_gpu_mpi(name)]
-    return [each for each in OPERATIONS if each in chosen] if "mpi" in chosen else []
+    # srun and the like start ranks of MPI, whose controller does not go with Gloo's operations
+    several = (1, 2) if _has_several_nodes(machine) else (1,)
+    found = [
+        (each, count) for each in _WITH_MPI if {each, "mpi"} <= {*chosen} for count in several
+    ]
+    # horovodrun reaches another node by ssh, and would have to be told which
+    return found + [("gloo", 1)] * ("gloo" in chosen and GLOO in machine.allowed)
 
 
-def nodes(machine: Site) -> Sequence[int]:
-    """On how many nodes two ranks are started there."""
-    return (1,) if machine.scheduler == "none" else (1, 2)
+def _has_several_nodes(machine: Site) -> bool:
+    return machine.scheduler != "none"
 
 
 def environs(machine: Site, partition: Partition) -> List[str]:
@@ -137,8 +148,8 @@ def _partition(machine: Site, kind: Partition) -> Dict[str, Any]:
 
 
 def _features(machine: Site, kind: Partition) -> List[str]:
-    several = ["several-nodes"] if max(nodes(machine)) > 1 else []
-    return ["gpu" if kind.gpus else "cpu", *several]
+    several = ["several-nodes"] if _has_several_nodes(machine) else []
+    return ["gpu" if kind.gpus else "cpu", *several, *({GLOO} & set(machine.allowed))]
 
 
 def _gpu_stacks(names: List[str]) -> List[str]:
