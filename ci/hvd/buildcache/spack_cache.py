@@ -16,7 +16,6 @@ import urllib.request
 
 import spack.binary_distribution as binaries
 import spack.environment
-import spack.error
 import spack.oci.image
 import spack.oci.oci
 import spack.oci.opener
