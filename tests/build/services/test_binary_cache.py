@@ -4,89 +4,32 @@ The second machine is a second checkout, at a longer path, with a keyring of its
 externals.
 """
 
-import dataclasses
 import gzip
 import json
 import os
 import pathlib
 import shutil
 import subprocess
-import sys
 import tempfile
 
 import pytest
 
 from tests.build import oci
-from tests.conftest import Checkout, copy_checkout, unmet
+from tests.build.caching import (
+    Machine,
+    blob,
+    flip,
+    manifest,
+    step_seconds,
+    two_ranks,
+    without_signature,
+)
+from tests.conftest import copy_checkout, unmet
 
 #: What `local-hvd` installs that runs: for a build there is more.
 PACKAGES = {"gcc-runtime", "py-horovod", "python-venv"}
 #: Seconds that a second machine may take to install it.
 LIMIT = 30.0
-#: What `./hvd cache pull` does when the environment is set up and solved.
-INSTALL = """
-import sys
-from hvd import environment, process
-from hvd.buildcache import cache, transfer
-from hvd.engine_spack import SpackEngine, pair_of
-from hvd.run import Run
-from hvd.spack import Sources
-process.adopt_orphans()
-subject = environment.load("local-hvd")
-engine = SpackEngine(subject, Sources(pair=pair_of(subject)))
-run = Run("local-hvd", "spack")
-with run.stage("build"):
-    with run.step("Spack") as task:
-        engine.locate(task)
-    transfer.install(engine.spack, subject, engine.solution(), cache.named(sys.argv[1]), run)
-"""
-PROGRAM = """
-import horovod.torch as hvd, os, torch
-hvd.init()
-total = hvd.allreduce(torch.tensor([float(hvd.rank() + 1)]), op=hvd.Sum).item()
-os.write(1, f"rank {hvd.rank()} of {hvd.size()} sum {total}\\n".encode())
-"""
-
-
-@dataclasses.dataclass
-class Machine:
-    """A checkout with a keyring, and the interpreter that its frameworks are from."""
-
-    checkout: Checkout
-    keyring: pathlib.Path
-    python: pathlib.Path
-
-    def cache(self, command, *arguments):
-        """Status and output of ``./hvd cache``."""
-        done = self.checkout.hvd(
-            "cache", command, *arguments, SPACK_GNUPGHOME=str(self.keyring), HVD_CACHE=""
-        )
-        return done.returncode, done.stdout
-
-    def install(self, url):
-        """Output of an installation from the cache ``url`` that is refused."""
-        command = [sys.executable, "-c", INSTALL, str(url)]
-        done = self.checkout.run(command, SPACK_GNUPGHOME=str(self.keyring))
-        assert done.returncode != 0 and "error: " in done.stdout, done.stdout
-        return done.stdout
-
-    @property
-    def installed(self):
-        """Names of the packages that are installed, by what is there and by Spack's database."""
-        (tree,) = self.checkout.root.glob(".hvd/spack-*/opt")
-        there = {
-            json.loads(file.read_text())["spec"]["nodes"][0]["name"]
-            for file in tree.glob("*/*/.spack/spec.json")
-        }
-        index = tree / ".spack-db" / "index.json"
-        known = json.loads(index.read_text())["database"]["installs"] if index.exists() else {}
-        names = {
-            record["spec"]["name"]
-            for record in known.values()
-            if record["installed"] and "external" not in record["spec"]
-        }
-        assert there == names
-        return names
 
 
 @pytest.fixture(scope="module")
@@ -157,37 +100,6 @@ def trusting(pushed, second):
     status, said = second.cache("trust", fingerprint, f"--url={url}")
     assert status == 0, said
     return second
-
-
-def manifest(url, name):
-    (file,) = url.glob(f"v3/manifests/spec/{name}/*.json")
-    return file
-
-
-def blob(url, name, media):
-    """The file of a package with the contents that are called ``media``."""
-    text = manifest(url, name).read_text()
-    record = next(
-        each
-        for each in json.loads(text[text.index("{") : text.rindex("}") + 1])["data"]
-        if media in each["mediaType"]
-    )
-    return (
-        url / "blobs" / record["checksumAlgorithm"] / record["checksum"][:2] / record["checksum"]
-    )
-
-
-def flip(file, position):
-    changed = bytearray(file.read_bytes())
-    changed[position] ^= 1
-    file.write_bytes(changed)
-
-
-def without_signature(url, name):
-    """The same contents, and no word of who says so."""
-    file = manifest(url, name)
-    text = file.read_text()
-    file.write_text(text[text.index("{") : text.rindex("}") + 1])
 
 
 def test_what_was_tampered_with_is_refused_and_nothing_is_left(pushed, trusting, tmp_path):
@@ -268,27 +180,6 @@ def test_a_second_machine_installs_it_and_runs_on_two_ranks(
     library = next(trusting.checkout.root.glob(".hvd/spack-*/opt/*/py-horovod*/**/mpi_lib_v2*.so"))
     assert str(first.checkout.root / ".hvd" / "spack").encode() not in library.read_bytes()
     two_ranks(trusting.checkout)
-
-
-def step_seconds(said, name):
-    line = next(line for line in said.splitlines() if line.strip().startswith(name))
-    words = line.split()
-    return float(words[words.index("s") - 1])
-
-
-def two_ranks(checkout):
-    file = checkout.root / ".hvd" / "built" / "local-hvd-spack.json"
-    variables = {**os.environ, **json.loads(file.read_text())["variables"]}
-    variables.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    done = subprocess.run(
-        ["mpirun", "--oversubscribe", "-np", "2", "python", "-c", PROGRAM],
-        env=variables,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    assert {f"rank {rank} of 2 sum 3.0" for rank in (0, 1)} <= set(done.stdout.splitlines())
 
 
 def test_a_container_registry(request, first, second, tmp_path):
