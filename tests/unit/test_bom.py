@@ -113,6 +113,15 @@ def test_what_spack_wrote_of_a_package_is_referred_to_by_its_digest(tmp_path):
     assert "download_url=https://x/c.tgz" in found["cmake"]["purl"]
 
 
+def test_a_file_of_spacks_packages_has_no_address():
+    _, found = write(
+        [Part("compiler-wrapper", "1.0", "k", url="file:///x/cc.sh", sha256="d" * 64)]
+    )
+    assert found["compiler-wrapper"]["purl"] == "pkg:generic/compiler-wrapper@1.0"
+    assert "externalReferences" not in found["compiler-wrapper"]
+    assert found["compiler-wrapper"]["hashes"][0]["content"] == "d" * 64
+
+
 def test_twins_are_two_components():
     lock = {"a": spec("py-wheel", "1"), "b": spec("py-wheel", "1", recipe="other")}
     facts = [{"hash": key, "licence": "", "prefix": "", "runs": True, "bom": ""} for key in lock]

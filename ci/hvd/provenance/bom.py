@@ -123,13 +123,18 @@ def _purl(part: Part) -> PackageURL:
     if project:
         return PackageURL("pypi", name=project.lower().replace("_", "-"), version=part.version)
     qualifiers = {"download_url": part.url, "checksum": f"sha256:{part.sha256}"}
-    known = qualifiers if part.url and part.sha256 else None
+    known = qualifiers if _public(part.url) and part.sha256 else None
     return PackageURL("generic", name=part.name, version=part.version, qualifiers=known)
+
+
+def _public(url: str) -> bool:
+    """Others can have it: not a file that comes with Spack's packages."""
+    return bool(url) and not url.startswith("file:")
 
 
 def _references(part: Part) -> List[ExternalReference]:
     found = []
-    if part.url:
+    if _public(part.url):
         kind = ExternalReferenceType.VCS if part.commit else ExternalReferenceType.DISTRIBUTION
         comment = f"commit {part.commit}" if part.commit else None
         found.append(ExternalReference(type=kind, url=XsUri(part.url), comment=comment))
