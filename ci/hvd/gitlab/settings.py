@@ -108,9 +108,9 @@ def missing_externals(name: str) -> List[str]:
             f"{paths.shorten(lock)}: {error.strerror}",
             f"take it over from the job that generated the pipeline, or: ./hvd ci generate {name}",
         ) from error
-    prefixes = {node["name"]: (node.get("external") or {}).get("path") for node in nodes}
+    prefixes = [(node["name"], (node.get("external") or {}).get("path")) for node in nodes]
     return [
         f"{package} is not in {prefix}"
-        for package, prefix in prefixes.items()
+        for package, prefix in prefixes
         if prefix and not pathlib.Path(prefix).is_dir()
     ]
