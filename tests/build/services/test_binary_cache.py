@@ -28,8 +28,6 @@ from tests.conftest import copy_checkout, unmet
 
 #: What `local-hvd` installs that runs: for a build there is more.
 PACKAGES = {"gcc-runtime", "py-horovod", "python-venv"}
-#: Seconds that a second machine may take to install it.
-LIMIT = 30.0
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +174,6 @@ def test_a_second_machine_installs_it_and_runs_on_two_ranks(
     assert trusting.installed == PACKAGES
     seconds = sum(step_seconds(said, name) for name in ("signatures", "spack install"))
     record_property("seconds to install from the cache", seconds)
-    assert seconds < LIMIT
     library = next(trusting.checkout.root.glob(".hvd/spack-*/opt/*/py-horovod*/**/mpi_lib_v2*.so"))
     # where it was compiled is in its debugging information; where it was installed, nowhere
     (before,) = first.checkout.root.glob(".hvd/spack-*/opt")
