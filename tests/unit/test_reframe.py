@@ -92,7 +92,9 @@ def test_a_slurm_without_accounting_is_asked_otherwise(accounting, tmp_path, mon
     scontrol.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     expected = "squeue" if accounting.endswith("none") else "slurm"
+    systems.slurm.cache_clear()
     assert systems.slurm() == expected
+    systems.slurm.cache_clear()
 
 
 def test_bandwidth_is_of_the_operations_and_nodes():

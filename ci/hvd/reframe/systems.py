@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import subprocess
 from typing import Any, Dict, List, Tuple
@@ -126,9 +127,7 @@ def _partition(machine: Site, kind: Partition) -> Dict[str, Any]:
     )
     found: Dict[str, Any] = {
         "name": kind.name,
-        "scheduler": {"slurm": slurm, "lsf": lambda: "lsf", "none": lambda: "local"}[
-            machine.scheduler
-        ](),
+        "scheduler": _scheduler(machine),
         "sched_options": {"use_nodes_option": True},
         "launcher": launcher(machine.launcher),
         "access": _access(asked),
@@ -164,6 +163,14 @@ def _access(asked: Request) -> List[str]:
     return [f"-q {asked.partition.lsf.queue}"] if asked.partition.lsf else []
 
 
+def _scheduler(machine: Site) -> str:
+    """ReFrame's name of it."""
+    if machine.scheduler == "slurm":
+        return slurm()
+    return "local" if machine.scheduler == "none" else machine.scheduler
+
+
+@functools.cache
 def slurm() -> str:
     """ReFrame's scheduler for this Slurm: with accounting, it asks that how a job has ended."""
     try:
