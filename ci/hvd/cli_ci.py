@@ -8,7 +8,7 @@ from typing import List
 
 import typer
 
-from hvd import console, environment, machine, matrix, paths
+from hvd import axes, console, environment, machine, paths
 from hvd.cli_common import (
     JobsOption,
     PackagesOption,
@@ -44,7 +44,7 @@ OutputOption = typer.Option(
 @app.command(name="matrix")
 def print_matrix() -> None:
     """Print what jobs are multiplied by, one NAME=JSON per line, as $GITHUB_OUTPUT takes it."""
-    sys.stdout.write(matrix.render())
+    sys.stdout.write(axes.render())
 
 
 @app.command()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hvd import environment, matrix, paths, pins
+from hvd import axes, environment, paths, pins
 
 WORKFLOWS = sorted((paths.ROOT / ".github" / "workflows").glob("*.yml"))
 GITLAB = paths.ROOT / ".gitlab-ci.yml"
@@ -90,7 +90,7 @@ def test_every_job_of_gitlab_is_one_call_of_ours():
 
 
 def test_the_matrix_is_read_from_environments_and_pins():
-    lines = dict(line.split("=", 1) for line in matrix.render().splitlines())
+    lines = dict(line.split("=", 1) for line in axes.render().splitlines())
     assert yaml.safe_load(lines["environments"]) == environment.names()
     assert yaml.safe_load(lines["pairs"]) == [pair.name for pair in pins.versions().pairs]
     # so that nothing of it stands in the workflows as well

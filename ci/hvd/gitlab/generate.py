@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import urllib.parse
 from typing import Any, Dict, List, Optional
 
 import yaml
@@ -59,6 +60,17 @@ def parent() -> Optional[Dict[str, str]]:
     return {"job": os.environ["CI_JOB_NAME"], "pipeline": os.environ["CI_PIPELINE_ID"]}
 
 
+def _begin(engine: SpackEngine, url: str, log: pathlib.Path) -> None:
+    """Forget what was in a binary cache on a disk that is not there any more.
+
+    Spack keeps a copy of each index, and would go by it.  It drops those of mirrors that are not
+    configured, as none is outside of the environment.
+    """
+    place = pathlib.Path(urllib.parse.urlparse(url).path)
+    if url.startswith("file:") and not place.is_dir():
+        engine.spack.run("buildcache", "list", log=log)
+
+
 def _of(engine: SpackEngine, options: Options, url: str, sign: bool) -> Dict[str, Any]:
     """What Spack generates for one environment that is solved."""
     name = engine.environment.name
@@ -71,6 +83,7 @@ def _of(engine: SpackEngine, options: Options, url: str, sign: bool) -> Dict[str
             directory = settings.write(engine.environment, url, sign)
             output = place / "spack.gitlab-ci.yml"
             arguments = ["ci", "generate", "--output-file", output, "--artifacts-root", place]
+            _begin(engine, url, task.log)
             with keys.keyring(sign):
                 done = engine.spack.run(
                     *("-e", directory, *arguments), log=task.log, cwd=paths.ROOT, timeout=1800
