@@ -1,7 +1,8 @@
 """Where everything is.  All that ``./hvd`` writes is below two directories.
 
-``<checkout>/.hvd`` belongs to this checkout: virtual environments, Spack's configuration and
-installations, logs, reports.  ``${XDG_CACHE_HOME:-~/.cache}/hvd`` is shared by all checkouts
+``<checkout>/.hvd``, or what ``HVD_STATE`` names, belongs to this checkout: virtual environments,
+Spack's configuration and installations, logs, reports.  ``./hvd matrix`` gives each of its builds
+a directory of its own in this way.  ``${XDG_CACHE_HOME:-~/.cache}/hvd`` is shared by all checkouts
 of a user and holds what can be had again: clones, sources, Spack's own caches.
 """
 
@@ -12,7 +13,7 @@ import pathlib
 
 #: The checkout that this file belongs to.
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-STATE = ROOT / ".hvd"
+STATE = pathlib.Path(os.path.abspath(os.environ.get("HVD_STATE") or ROOT / ".hvd"))
 ENVIRONMENTS = ROOT / "environments"
 REPOSITORY = ROOT / "spack_repo" / "hvd"
 PACKAGES = ROOT / "packages"
