@@ -226,6 +226,9 @@ def spack_version(version: str) -> str:
 
 
 def _variants(package: str, frameworks: Mapping[str, Any]) -> str:
+    if package == "mxnet":
+        # what an interpreter has, it can import
+        return "+python"
     known = frameworks.get(package.replace("py-", ""), None)
     if known is None:
         return ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import importlib.util
 import pathlib
 import sys
@@ -32,7 +33,7 @@ class Directive:
 
     def applies(self, spec: Spec) -> bool:
         """Whether ``spec`` meets every condition."""
-        return all(spec.satisfies(specs.parse(condition)) for condition in self.when)
+        return all(spec.satisfies(_parsed(condition)) for condition in self.when)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,11 +91,11 @@ class Recipe:
             if not directive.applies(spec):
                 continue
             if directive.name == "conflicts":
-                refused = spec.satisfies(specs.parse(directive.arguments[0]))
+                refused = spec.satisfies(_parsed(directive.arguments[0]))
             elif directive.name == "requires":
                 refused = not _required(directive, spec)
             elif directive.name == "depends_on":
-                wanted = specs.parse(directive.arguments[0])
+                wanted = _parsed(directive.arguments[0])
                 have = spec.dependencies.get(wanted.name)
                 refused = have is not None and not have.satisfies(wanted)
             else:
@@ -127,8 +128,14 @@ def load(name: str, packages: pathlib.Path = PACKAGES) -> Recipe:
     return Recipe(name, directory, tuple(recorder.directives), flags)
 
 
+@functools.cache
+def _parsed(text: str) -> Spec:
+    """A spec that stands in the recipe, to be compared with and never changed."""
+    return specs.parse(text)
+
+
 def _required(directive: Directive, spec: Spec) -> bool:
-    met = [spec.satisfies(specs.parse(text)) for text in directive.arguments]
+    met = [spec.satisfies(_parsed(text)) for text in directive.arguments]
     if directive.keywords.get("policy", "one_of") == "any_of":
         return any(met)
     return sum(met) == 1

@@ -9,6 +9,7 @@ https://spack.readthedocs.io/en/latest/spec_syntax.html.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from typing import Dict, FrozenSet, List, Tuple, Union
 
@@ -101,6 +102,7 @@ def parse(text: str) -> Spec:
     return root
 
 
+@functools.cache
 def version_in(version: str, constraint: str) -> bool:
     """Whether ``version`` is in ``constraint``: ``1.2``, ``1.2:``, ``:1.4``, ``1:2,4:``.
 
