@@ -20,6 +20,7 @@ from hvd import (
     cli_doctor,
     cli_kernel,
     cli_launch,
+    cli_matrix,
     cli_publish,
     cli_timeline,
     console,
@@ -213,6 +214,7 @@ app.command(name="diff")(cli_diff.diff)
 app.command(name="doctor")(cli_doctor.doctor)
 app.command(name="kernel")(cli_kernel.install_kernel)
 app.command(name="launch")(cli_launch.launch)
+app.command(name="matrix")(cli_matrix.matrix)
 app.command(name="publish")(cli_publish.publish)
 app.command(name="timeline")(cli_timeline.timeline)
 

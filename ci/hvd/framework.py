@@ -31,15 +31,20 @@ def requirements(frameworks: Iterable[str], system_mpi: Optional[Mpi]) -> List[s
         HvdError: no version of one of the ``frameworks`` is pinned.
     """
     framework = pins.versions().framework
-    wanted: List[str] = []
-    for chosen in framework.chosen(frameworks):
-        again = {_distribution(text) for text in chosen.requirements}
-        wanted = [text for text in wanted if _distribution(text) not in again]
-        wanted += chosen.requirements
+    wanted = merged(chosen.requirements for chosen in framework.chosen(frameworks))
     if system_mpi is None:
         wanted.append(framework.mpi)
     if system_cmake() is None:
         wanted.append(framework.cmake)
+    return wanted
+
+
+def merged(groups: Iterable[Iterable[str]]) -> List[str]:
+    """The requirements of all ``groups``: of a distribution in several the last one's count."""
+    wanted: List[str] = []
+    for group in map(list, groups):
+        again = {_distribution(text) for text in group}
+        wanted = [text for text in wanted if _distribution(text) not in again] + group
     return wanted
 
 
@@ -54,7 +59,7 @@ def interpreter(frameworks: Iterable[str]) -> str:
         supported &= SpecifierSet(chosen.python)
     for name in (sys.executable, *(f"python3.{minor}" for minor in range(13, 8, -1)), "python3"):
         path = shutil.which(name)
-        if path and _version(path) in supported:
+        if path and version(path) in supported:
             return os.path.realpath(path) if path == sys.executable else path
     raise HvdError(
         f"the pinned frameworks need Python {supported}, and PATH has none",
@@ -73,7 +78,7 @@ def create(
     frameworks = sorted(frameworks)
     wanted = requirements(frameworks, system_mpi)
     python = interpreter(frameworks)
-    digest = stamp.of(wanted, python, _version(python))
+    digest = stamp.of(wanted, python, version(python))
     executable = place(frameworks)
     directory = executable.parents[1]
     done = directory / "stamp"
@@ -138,7 +143,8 @@ def _distribution(requirement: str) -> str:
     return canonicalize_name(Requirement(requirement).name)
 
 
-def _version(python: str) -> str:
+def version(python: str) -> str:
+    """Version of the interpreter ``python``; ``0`` where it does not run."""
     ask = "import platform; print(platform.python_version())"
     try:
         return subprocess.run(

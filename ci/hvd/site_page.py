@@ -35,7 +35,7 @@ def files() -> Dict[pathlib.Path, str]:
     """
     pages = {PAGES / f"{name}.md": page(site.load(name)) for name in _names()}
     made = {README: environments(), **pages}
-    return {path: _put(path, text) for path, text in made.items()}
+    return {path: put(path, text) for path, text in made.items()}
 
 
 def write(check: bool) -> List[pathlib.Path]:
@@ -84,16 +84,21 @@ def _names() -> List[str]:
     return [name for name in site.names() if name != LOCAL]
 
 
-def _put(path: pathlib.Path, made: str) -> str:
+def put(path: pathlib.Path, made: str, begin: str = BEGIN) -> str:
+    """The content of the file ``path`` with ``made`` in its place, between ``begin`` and `END`.
+
+    Raises:
+        HvdError: the file has no such place.
+    """
     text = path.read_text() if path.exists() else ""
-    before, begin, rest = text.partition(BEGIN)
+    before, found, rest = text.partition(begin)
     _, end, after = rest.partition(END)
-    if not begin or not end:
+    if not found or not end:
         raise HvdError(
             f"{paths.shorten(path)} has no place for what is made",
-            f"add the two lines '{BEGIN}' and '{END}' to it",
+            f"add the two lines '{begin}' and '{END}' to it",
         )
-    return f"{before}{BEGIN}\n{made}{END}{after}"
+    return f"{before}{begin}\n{made}{END}{after}"
 
 
 def _row(name: str) -> Tuple[object, ...]:

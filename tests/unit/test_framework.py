@@ -75,7 +75,7 @@ def test_the_interpreter_suits_every_framework(monkeypatch: pytest.MonkeyPatch) 
     versions = {"tool": "3.13.0", "python3.12": "3.12.1", "python3.11": "3.11.7"}
     monkeypatch.setattr(framework.sys, "executable", "tool")
     monkeypatch.setattr(framework.shutil, "which", lambda name: name if name in versions else None)
-    monkeypatch.setattr(framework, "_version", versions.__getitem__)
+    monkeypatch.setattr(framework, "version", versions.__getitem__)
     monkeypatch.setattr(framework.os.path, "realpath", str)
     assert framework.interpreter(["pytorch"]) == "tool"
     assert framework.interpreter(["pytorch", "tensorflow"]) == "tool"

@@ -40,11 +40,19 @@ def figure(height: int) -> Figure:
     return empty
 
 
-def encoded(drawn: Figure, format: str = "png") -> bytes:
-    """The bytes of a picture, ``png`` or ``svg``: the same for the same input."""
+def encoded(drawn: Figure, format: str = "png", description: str = "") -> bytes:
+    """The bytes of a picture, ``png`` or ``svg``: the same for the same input.
+
+    Args:
+        drawn: the figure.
+        format: ``png`` or ``svg``.
+        description: what is written into the file beside the picture.
+    """
     buffer = io.BytesIO()
     # Without matplotlib's version and the date.
     metadata = {"Software": None} if format == "png" else {"Date": None, "Creator": None}
+    if description:
+        metadata["Description"] = description
     drawn.savefig(buffer, format=format, metadata=metadata)
     return buffer.getvalue()
 

@@ -1,0 +1,114 @@
+"""``./hvd matrix``."""
+
+from __future__ import annotations
+
+import collections
+from typing import List, Optional, Sequence
+
+import typer
+
+from hvd import console, machine, paths
+from hvd.cli_common import JobsOption
+from hvd.errors import HvdError
+from hvd.support import definition, driver, estimate, here, page, plan, result, runner
+from hvd.support.definition import Matrix
+from hvd.support.here import Here
+from hvd.support.plan import Planned
+from hvd.support.result import TRIED, Result
+
+_MINUTE = 60
+
+
+def matrix(
+    filters: Optional[List[str]] = typer.Option(
+        None,
+        "--filter",
+        metavar="AXIS=VALUE|TEXT",
+        help="Cells with this value of an axis, or this text in their name; several all hold.",
+    ),
+    jobs: int = JobsOption,
+    resume: bool = typer.Option(
+        False, "--resume", help="Leave out cells whose result still holds."
+    ),
+    limit: int = typer.Option(
+        60, "--limit", min=1, metavar="MINUTES", help="Time that a cell may take."
+    ),
+    examples: bool = typer.Option(
+        False, "--examples", help="Run the examples of cells that pass, on one rank and on two."
+    ),
+    cuda: bool = typer.Option(
+        False, "--cuda", help="Take frameworks for CUDA where there may be no other: gigabytes."
+    ),
+    listed: bool = typer.Option(False, "--list", help="List the cells, and try none."),
+    make_page: bool = typer.Option(
+        False, "--page", help="Make docs/support-matrix.md from the results, and try none."
+    ),
+    check: bool = typer.Option(
+        False, "--check", help="Fail where the page is not what the results say; write nothing."
+    ),
+) -> None:
+    """Build and test what ci/matrix.yaml asks for, cell by cell, and keep every result.
+
+    For example: ./hvd matrix --filter framework=pytorch-2.13 --filter mpi=mpich-5
+
+    A result is a file in docs/matrix, which docs/support-matrix.md is made from.  Exit status: 1
+    where a cell failed that is not expected to.
+    """  # fmt: skip
+    asked = definition.matrix()
+    if make_page or check:
+        for path in page.write(asked, check):
+            console.note(paths.shorten(path))
+        return
+    found = here.look(asked, cuda)
+    cells = driver.chosen(plan.plan(asked, found), filters or [])
+    if not cells:
+        raise HvdError("no cell is left by --filter", "see them all: ./hvd matrix --list")
+    earlier = {each.cell.id: each for each in result.load_all()}
+    held = [c for c in cells if driver.current(asked, c, found, earlier)]
+    if listed:
+        _list(cells, held, earlier)
+        return
+    todo = [each for each in cells if not (resume and each in held)]
+    _announce(todo, len(cells) - len(todo), found, list(earlier.values()))
+    options = runner.Options(jobs or machine.cores(), float(limit * _MINUTE), examples)
+    results = driver.run(asked, todo, found, options)
+    _summarize(asked, results)
+    if driver.unexpected(asked, results):
+        raise typer.Exit(1)
+
+
+def _list(cells: Sequence[Planned], held: Sequence[Planned], earlier) -> None:
+    for each in cells:
+        before = earlier.get(each.cell.id)
+        known = before.result if before else "not tried"
+        if before and before.result in TRIED and each not in held:
+            known += ", stale"
+        text = f"{each.cell.id}: {known if each.action == 'try' else each.action}"
+        console.out.print(f"{text}  {each.reason}".rstrip(), markup=False)
+
+
+def _announce(
+    todo: Sequence[Planned], left_out: int, found: Here, earlier: Sequence[Result]
+) -> None:
+    """What is about to be done, and how long it will take."""
+    counts = collections.Counter(each.action for each in todo)
+    parts = [f"{counts['try']} to try"]
+    parts += [f"{counts[name]} {name}" for name in ("refused", "skipped") if counts[name]]
+    parts += [f"{left_out} as before"] if left_out else []
+    console.note(f"cells: {', '.join(parts)}")
+    cache = here.ccache_version(found.ccache)
+    console.note(
+        f"compiler cache: {cache or 'none (ccache is not on PATH): each compiles it all'}"
+    )
+    cells = [each.cell for each in todo if each.action == "try"]
+    if cells:
+        console.note(str(estimate.estimate(cells, earlier, bool(found.ccache))))
+
+
+def _summarize(asked: Matrix, results: Sequence[Result]) -> None:
+    counts = collections.Counter(each.result for each in results)
+    console.note(", ".join(f"{counts[name]} {name}" for name in counts))
+    for each in driver.unexpected(asked, results):
+        console.note(f"log: {paths.shorten(runner.log(each.cell))}")
+    if any(each.result in TRIED for each in results):
+        console.note("the page: ./hvd matrix --page")

@@ -1,0 +1,101 @@
+"""Try the chosen cells one after the other, and keep what came of each as soon as it has ended."""
+
+from __future__ import annotations
+
+from typing import Dict, List, Sequence
+
+import rich.progress
+
+from hvd import console, lock, process
+from hvd.errors import HvdError
+from hvd.report.text import duration
+from hvd.support import result, runner, wanted
+from hvd.support.definition import AXES, Matrix
+from hvd.support.here import Here
+from hvd.support.plan import Planned
+from hvd.support.result import TRIED, Result
+from hvd.support.runner import Options
+
+#: The console's word for a result.
+_WORDS = {"passed": "ok", "failed": "failed", "refused": "skipped", "skipped": "skipped"}
+
+
+def chosen(planned: Sequence[Planned], filters: Sequence[str]) -> List[Planned]:
+    """Those that every one of ``filters`` lets through.
+
+    Args:
+        planned: all of them.
+        filters: ``AXIS=VALUE[,VALUE]``, or a text that is in the cell's name.
+
+    Raises:
+        HvdError: a filter names no axis.
+    """
+    found = list(planned)
+    for text in filters:
+        axis, equals, values = text.partition("=")
+        if equals and axis not in AXES:
+            raise HvdError(f"--filter: no axis is called '{axis}'", f"use {', '.join(AXES)}")
+        if equals:
+            wanted_values = values.split(",")
+            found = [each for each in found if getattr(each.cell, axis) in wanted_values]
+        else:
+            found = [each for each in found if text in each.cell.id]
+    return found
+
+
+def current(matrix: Matrix, planned: Planned, here: Here, earlier: Dict[str, Result]) -> bool:
+    """Whether an earlier result of the cell still holds: it was made from the same."""
+    before = earlier.get(planned.cell.id)
+    if before is None or before.result not in TRIED:
+        return False
+    return before.inputs == wanted.inputs(matrix, planned.cell, here)
+
+
+def run(matrix: Matrix, planned: Sequence[Planned], here: Here, options: Options) -> List[Result]:
+    """Try the cells, and keep every result.
+
+    What the recipe refuses and what this machine lacks is kept as well, where no build of the cell
+    is known.  A cell that fails, hangs or cannot be tried does not keep others from being tried.
+    """
+    process.adopt_orphans()
+    results = []
+    with lock.exclusive(runner.STATE / "lock", "runs the matrix in this checkout"):
+        # the lock of a cell's own ./hvd is what its compilers carry
+        for cell in sorted((runner.STATE / "cells").glob("*")):
+            lock.end_orphans(cell / "lock")
+        columns = (
+            rich.progress.BarColumn(24),
+            rich.progress.MofNCompleteColumn(),
+            rich.progress.TimeElapsedColumn(),
+            rich.progress.TextColumn("{task.description}"),
+        )
+        with rich.progress.Progress(
+            *columns, console=console.out, transient=True, disable=not console.out.is_terminal
+        ) as progress:
+            bar = progress.add_task("", total=len(planned))
+            for each in planned:
+                progress.update(bar, description=each.cell.id)
+                results.append(_one(matrix, each, here, options))
+                progress.advance(bar)
+    return results
+
+
+def _one(matrix: Matrix, planned: Planned, here: Here, options: Options) -> Result:
+    if planned.action == "try":
+        made = runner.run(matrix, planned.cell, here, options)
+    else:
+        made = runner.untried(matrix, planned, here)
+    result.save(made)
+    seconds = f"{duration(made.total)}, " if made.total else ""
+    word = _WORDS[made.result]
+    colour = {"ok": "green", "failed": "red"}.get(word, "yellow")
+    detail = f"{seconds}{made.reason}".rstrip(", ")
+    console.out.print(f"  [{colour}]{made.result:<8}[/] {made.cell.id}")
+    if detail:
+        console.note(f"         {detail}")
+    return made
+
+
+def unexpected(matrix: Matrix, results: Sequence[Result]) -> List[Result]:
+    """Those that failed, and that ``ci/matrix.yaml`` does not expect to."""
+    return [r for r in results if r.result == "failed" and not matrix.expects(r.cell)]

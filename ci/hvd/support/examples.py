@@ -1,0 +1,90 @@
+"""Throughput of the examples on one rank and on two, with what a cell has built."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+import shutil
+import statistics
+from typing import Container, Dict, Iterator, Mapping
+
+from hvd import framework, paths, process, specs
+from hvd.errors import HvdError
+from hvd.smoke.launch import LAUNCHERS, Target, environment, find_program
+
+#: Example to the framework that it is of, and the distribution's versions that it is for; see
+#: examples/README.md.
+_EXAMPLES = {
+    "pytorch": ("pytorch", "torch", "1.8:"),
+    "tensorflow2": ("tensorflow", "tensorflow-cpu", "2.11:"),
+    "keras": ("keras", "keras", "2.15:"),
+}
+_RATE = re.compile(r"epoch \d+: loss [\d.]+, (\d+) samples/s$", re.MULTILINE)
+_RANKS = (1, 2)
+#: Epochs of a run; the first, in which the framework warms up, does not count.
+_EPOCHS = 4
+_SAMPLES = 4096
+#: Seconds for one run.
+_TIMEOUT = 300
+
+
+def built(state: pathlib.Path) -> Target:
+    """The Horovod that was built in the directory ``state``, and what it runs in."""
+    (file,) = (state / "built").glob("*.json")
+    variables = {**framework.clean_environment(), **json.loads(file.read_text())["variables"]}
+    python = shutil.which("python", path=variables["PATH"])
+    return Target(pathlib.Path(python or "python"), variables)
+
+
+def chosen(frameworks: Container[str], distributions: Mapping[str, str]) -> Iterator[str]:
+    """The examples for what a cell has.
+
+    Args:
+        frameworks: the recipe's names of what Horovod was built for.
+        distributions: version by name of what pip has installed.
+    """
+    for name, (of, distribution, versions) in _EXAMPLES.items():
+        version = distributions.get(distribution) or distributions.get(of, "")
+        if of in frameworks and version and specs.version_in(version, versions):
+            yield name
+
+
+def rates(
+    name: str, target: Target, controllers: str, scratch: pathlib.Path, log: pathlib.Path
+) -> Dict[str, float]:
+    """Samples per second by the number of ranks: the median over epochs but the first.
+
+    Args:
+        name: of the example.
+        target: the Horovod to run it with.
+        controllers: the variants of what was built, such as ``+mpi~gloo``.
+        scratch: for checkpoints.
+        log: where what is printed is written.
+
+    Raises:
+        HvdError: a run failed, or printed no rate.
+    """
+    wanted = "mpirun" if "+mpi" in controllers else "horovodrun --gloo"
+    (launcher,) = [each for each in LAUNCHERS if each.name == wanted]
+    script = paths.ROOT / "examples" / name / "train.py"
+    found = {}
+    for ranks in _RANKS:
+        checkpoint = scratch / f"checkpoint-{name}-{ranks}"
+        command = launcher.command(find_program(target, launcher.program), ranks)
+        command += [str(target.python), str(script), "--checkpoint", str(checkpoint)]
+        command += ["--epochs", str(_EPOCHS), "--samples", str(_SAMPLES)]
+        done = process.run(
+            command,
+            log=log,
+            cwd=scratch,
+            env=environment(launcher, target, _TIMEOUT),
+            timeout=_TIMEOUT,
+        )
+        epochs = [float(rate) for rate in _RATE.findall(done.output)]
+        if len(epochs) != _EPOCHS:
+            raise HvdError(
+                f"examples/{name}: {len(epochs)} epochs of {_EPOCHS} on {ranks} ranks", log=log
+            )
+        found[str(ranks)] = statistics.median(epochs[1:])
+    return found

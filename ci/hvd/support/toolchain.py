@@ -1,0 +1,79 @@
+"""The surroundings of a cell: its compiler, CMake and MPI come first on PATH."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from typing import Dict, List, Optional
+
+from hvd import framework, mpi, paths
+from hvd.mpi import Mpi
+from hvd.support.definition import SYSTEM
+from hvd.support.here import Here
+
+#: Of the caller's shell, and would change a build behind the matrix' back.
+_FOREIGN = ("CC", "CXX", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "OPAL_PREFIX", "I_MPI_ROOT")
+#: The programs that builds call a compiler by.
+_COMPILERS = {"c++": "c++", "g++": "c++", "cc": "cc", "gcc": "cc"}
+
+
+def environment(
+    here: Here,
+    compiler: str,
+    first: List[pathlib.Path],
+    library: Optional[Mpi],
+    state: pathlib.Path,
+) -> Dict[str, str]:
+    """The whole environment of a cell's ``./hvd run``.
+
+    Args:
+        here: the machine.
+        compiler: the axis' value.
+        first: directories of programs that come first on PATH.
+        library: the MPI among them.
+        state: the directory of the cell's builds.
+    """
+    path = mpi.search_path([*first, *_compilers(here, compiler)])
+    variables = framework.clean_environment(path)
+    for name in _FOREIGN:
+        variables.pop(name, None)
+    variables["PYTHONPATH"] = str(paths.ROOT / "ci")
+    variables["HVD_STATE"] = str(state)
+    if library:
+        # mpi4py's wheel looks beside its own interpreter otherwise
+        found = sorted(library.prefix.glob("lib/libmpi.so*"))
+        if found:
+            variables["MPI4PY_LIBMPI"] = str(found[0])
+    if here.ccache:
+        # the same sources are compiled in another directory by each cell
+        variables["CCACHE_DIR"] = str(paths.cache() / "ccache")
+        variables["CCACHE_BASEDIR"] = str(state)
+        variables["CCACHE_NOHASHDIR"] = "1"
+        variables["CCACHE_SLOPPINESS"] = "time_macros,include_file_mtime,include_file_ctime"
+    return variables
+
+
+def _compilers(here: Here, compiler: str) -> List[pathlib.Path]:
+    """Directories in which the chosen compiler has the names that builds call it by."""
+    directories = []
+    base = paths.STATE / "matrix" / "compilers"
+    if compiler != SYSTEM:
+        cxx = here.compilers[compiler]
+        real = {"c++": cxx, "cc": cxx.replace("g++", "gcc")}
+        links = {name: real[kind] for name, kind in _COMPILERS.items()}
+        directories.append(_links(base / compiler, links))
+    if here.ccache:
+        # by such a name, ccache looks for the compiler in what follows on PATH
+        links = dict.fromkeys(_COMPILERS, here.ccache)
+        directories.insert(0, _links(base / "ccache", links))
+    return directories
+
+
+def _links(directory: pathlib.Path, links: Dict[str, str]) -> pathlib.Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, target in links.items():
+        link = directory / name
+        if not (link.is_symlink() and os.readlink(link) == target):
+            link.unlink(missing_ok=True)
+            link.symlink_to(target)
+    return directory

@@ -1,0 +1,63 @@
+"""ci/matrix.yaml: what it says, and what is said where it is wrong."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from hvd import pins, recipe
+from hvd.errors import HvdError
+from hvd.support import definition
+
+TEXT = definition.FILE.read_text()
+matrix = definition.load()
+
+
+def test_its_releases_are_the_recipe_s_and_no_pin_is_repeated():
+    releases = recipe.load("py-horovod").versions()
+    assert set(matrix.axes["horovod"]) <= set(releases)
+    assert matrix.axes["horovod"][0] == next(iter(releases))
+    framework = pins.versions().framework
+    pinned = {framework.mpi, framework.cmake, *pins.versions().container.mpi.values()}
+    pinned |= {text for each in framework.sets.values() for text in each.requirements}
+    # the same release in another set, for another framework's sake, is another matter
+    assert not [text for text in pinned if f"requirement: {text}}}" in TEXT]
+    assert matrix.mpis["openmpi-4.1"].requirement == framework.mpi
+
+
+def test_what_most_users_have_must_be_tried():
+    def asked(**part):
+        return any(all(each.get(k) == v for k, v in part.items()) for each in matrix.must)
+
+    for python in ("3.10", "3.11", "3.12", "3.13"):
+        assert asked(framework="pytorch-2.13", python=python)
+    for name in ("tensorflow-2.15", "tensorflow-2.21"):
+        assert asked(framework=name) and "keras" in matrix.frameworks[name].frameworks
+    for name in ("openmpi-5.0", "mpich-5", "intel-2021"):
+        assert asked(mpi=name)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("must:", "mast:", "key 'mast' is unknown"),
+        ('"3.10", "3.12"', '"3.10", 3.12', "key 'axes:python:2': 3.12 is not text"),
+        ("{framework: pytorch-2.13, mpi: mpich-5}", "{framework: pytorch-9, mpi: mpich-5}",
+         "key 'must:8:framework': 'pytorch-9' is no value of the axis"),
+        ("framework:cmake", "framework:camke", "ci/versions.yaml has no framework:camke"),
+        ("No module named 'distutils'", "(distutils", "the pattern of cause"),
+        ("link: https://github.com/apache", "link: github.com/apache", "is not as it should be"),
+        ("  python: \"<3.10\"\n", "", "key 'base:python' is missing"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_named_with_its_key(tmp_path, old, new, message):
+    file = tmp_path / "matrix.yaml"
+    file.write_text(TEXT)
+    assert definition.load(file).axes == matrix.axes
+    assert old in TEXT or old.replace("'", "''") in TEXT
+    wrong = TEXT.replace(old, new).replace(old.replace("'", "''"), new)
+    file.write_text(wrong)
+    with pytest.raises(HvdError, match=re.escape(message)) as caught:
+        definition.load(file)
+    assert "matrix.yaml" in caught.value.message

@@ -1,0 +1,128 @@
+"""Which cells are tried, which the recipe refuses, and which a machine cannot try."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import pytest
+
+from hvd import recipe, specs
+from hvd.errors import HvdError
+from hvd.support import definition, plan, wanted
+from hvd.support.definition import AXES
+from tests.matrix import HERE, cell
+
+matrix = definition.load()
+
+
+@pytest.fixture(scope="module")
+def planned():
+    return plan.plan(matrix, HERE)
+
+
+def test_the_plan_is_the_same_each_time(planned):
+    assert plan.plan(matrix, HERE) == planned
+    assert len({each.cell.id for each in planned}) == len(planned)
+
+
+def test_every_cell_that_must_be_is_there(planned):
+    for part in matrix.must:
+        assert any(each.cell.matches(part) for each in planned), part
+
+
+def test_what_is_tried_exists_and_is_not_refused_and_the_rest_has_a_reason(planned):
+    horovod = recipe.load("py-horovod")
+    for each in planned:
+        values = dataclasses.asdict(each.cell)
+        spec = specs.parse(wanted.concrete(matrix, values, HERE))
+        spec.variants = {**horovod.defaults(spec), **spec.variants}
+        assert wanted.exists(matrix, values), each
+        assert bool(list(horovod.refusals(spec))) == (each.action == "refused"), each
+        assert bool(HERE.lacks(matrix, values)) == (each.action == "skipped"), each
+        assert bool(each.reason) == (each.action != "try")
+
+
+def test_an_older_horovod_with_a_newer_tensorflow_is_refused_in_the_recipe_s_words(planned):
+    reasons = [
+        each.reason
+        for each in planned
+        if each.action == "refused" and each.cell.matches({"horovod": "0.26.1"})
+    ]
+    assert [r for r in reasons if "Horovod 0.26 does not support TensorFlow 2.12 and later" in r]
+
+
+def test_pairs_that_can_be_together_are_tried_together(planned):
+    """By another way than the one that chooses: all frameworks with all Pythons and all MPIs."""
+    tried = [each.cell for each in planned if each.action == "try"]
+    block = matrix.blocks["depth"]
+    for axis in ("python", "mpi"):
+        for name, value in itertools.product(block["framework"], block[axis]):
+            part = {"framework": name, axis: value}
+            can = any(
+                not wanted.refusal(wanted.concrete(matrix, values, HERE))
+                and not HERE.lacks(matrix, values)
+                for values in _cells(part)
+            )
+            assert can == any(each.matches(part) for each in tried), part
+
+
+def _cells(part):
+    """Cells with ``part``: of the other axes those that decide something."""
+    deciding = {axis: matrix.axes[axis] for axis in ("python", "mpi", "controllers")}
+    choices = {axis: (part[axis],) if axis in part else v for axis, v in deciding.items()}
+    usual = dataclasses.asdict(cell(framework=part["framework"]))
+    for values in itertools.product(*choices.values()):
+        row = {**usual, **dict(zip(choices, values))}
+        if wanted.exists(matrix, row):
+            yield row
+
+
+def test_a_missing_interpreter_is_one_skip_with_its_reason():
+    pythons = {version: path for version, path in HERE.pythons.items() if version != "3.13"}
+    less = dataclasses.replace(HERE, pythons=pythons)
+    planned = plan.plan(matrix, less)
+    # what must be is there by name; of the rest, one stands for all
+    missing = [each for each in planned if each.cell.python == "3.13"]
+    assert {each.action for each in missing} == {"skipped"}
+    assert {each.reason for each in missing} == {"Python 3.13 is not on this machine"}
+    must = [part for part in matrix.must if part.get("python") == "3.13"]
+    assert len(must) <= len(missing) <= len(must) + len(matrix.blocks)
+
+
+def test_a_cell_that_cannot_exist_is_an_error_that_names_the_line():
+    part = {"framework": "tensorflow-1.15", "python": "3.13"}
+    wrong = dataclasses.replace(matrix, must=(part,))
+    with pytest.raises(HvdError, match="key 'must:0': there is no such cell"):
+        plan.plan(wrong, HERE)
+
+
+def test_what_a_cell_asks_for():
+    old = cell(horovod="0.20.3", framework="tensorflow-1.15", python="3.7", cmake="cmake-4")
+    values = dataclasses.asdict(old)
+    asked = wanted.requirements(matrix, values)
+    assert "tensorflow-cpu==1.15.0" in asked and "setuptools==59.6.0" in asked
+    text = wanted.concrete(matrix, values, HERE)
+    assert text.startswith("py-horovod@0.20.3 +mpi+gloo ~ccl ~ddl~rocm ~nccl~cuda")
+    for word in ("^py-tensorflow@1.15.0", "^python@3.7", "^openmpi@4.1.8", "%gcc@12.2.0"):
+        assert word in text.split()
+    spec = specs.parse(text)
+    assert spec.variants["frameworks"] == {"tensorflow"} and spec.variants["cuda"] is False
+    cuda = wanted.spec(matrix, dataclasses.asdict(cell(python="3.12")))
+    assert specs.parse(cuda).variants["cuda_arch"] == {"90"}
+
+
+def test_a_result_is_stale_when_something_in_it_changes(monkeypatch):
+    one = wanted.inputs(matrix, cell(), HERE)
+    assert one == wanted.inputs(matrix, cell(), HERE)
+    others = [cell(**{axis: matrix.axes[axis][1]}) for axis in AXES if axis != "compiler"]
+    assert len({one, *(wanted.inputs(matrix, each, HERE) for each in others)}) == len(others) + 1
+    horovod = wanted.horovod()
+    fewer = tuple(d for d in horovod.directives if "gloo.patch" not in d.arguments)
+    older = tuple(d for d in fewer if "cxx-standard.patch" not in d.arguments)
+    changed = dataclasses.replace(horovod, directives=fewer)
+    monkeypatch.setattr(wanted, "horovod", lambda: changed)
+    # the patch is for other releases
+    assert wanted.inputs(matrix, cell(), HERE) == one
+    monkeypatch.setattr(wanted, "horovod", lambda: dataclasses.replace(horovod, directives=older))
+    assert wanted.inputs(matrix, cell(), HERE) != one
