@@ -39,6 +39,7 @@ def test_help_names_every_command_and_exit_status():
         "doctor",
         "kernel",
         "ci",
+        "matrix",
     ):
         assert f" {command} " in done.stdout
     for stage, status in EXIT_STATUS.items():
@@ -120,6 +121,21 @@ def test_the_cache_follows_xdg(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert paths.cache() == tmp_path / ".cache" / "hvd"
+
+
+@pytest.mark.parametrize(
+    ("named", "is_there"),
+    [("", ".hvd"), ("/elsewhere/state", "/elsewhere/state"), ("here", "{cwd}/here")],
+)
+def test_the_state_is_in_the_checkout_or_where_hvd_state_says(tmp_path, named, is_there):
+    done = subprocess.run(
+        [sys.executable, "-c", "from hvd import paths; print(paths.shorten(paths.LOGS.parent))"],
+        env={**os.environ, "PYTHONPATH": str(paths.ROOT / "ci"), "HVD_STATE": named},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.strip() == is_there.format(cwd=tmp_path)
 
 
 def test_the_launcher_says_what_it_lacks(tmp_path):

@@ -9,7 +9,7 @@ import sys
 import pytest
 import yaml
 
-from hvd import externals, probe
+from hvd import externals, probe, recipe, specs
 from hvd.errors import HvdError
 from hvd.mpi import Mpi
 
@@ -72,6 +72,19 @@ def test_cuda_and_its_architectures_become_variants():
     section = externals.packages(found(frameworks=frameworks))
     spec = section["py-torch"]["externals"][0]["spec"]
     assert spec.endswith("~rocm+cuda cuda_arch=70,80")
+
+
+def test_an_mxnet_that_python_can_import_is_one_that_horovod_takes():
+    """The recipe asks for mxnet+python, by which the pip engine would refuse it otherwise."""
+    distributions = {"mxnet": {"version": "1.9.1", "prefix": "/site/venv"}}
+    section = externals.packages(found(distributions=distributions))
+    spec = specs.parse(section["mxnet"]["externals"][0]["spec"])
+    wanted = [
+        specs.parse(each.arguments[0])
+        for each in recipe.load("py-horovod").named("depends_on")
+        if each.arguments[0].startswith("mxnet@")
+    ]
+    assert wanted and all(spec.satisfies(each) for each in wanted)
 
 
 def test_an_mpi_that_was_moved_is_told_its_place(monkeypatch):

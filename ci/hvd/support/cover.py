@@ -65,7 +65,7 @@ def pairs(row: Mapping[str, str]) -> Iterator[Pair]:
 def _rest(
     axes: Mapping[str, Sequence[str]], possible: Possible, missing: Sequence[Pair]
 ) -> Tuple[List[Values], List[Pair]]:
-    """Combinations for ``missing`` pairs, each with as many as go, and the pairs that have none."""
+    """Combinations for ``missing`` pairs, each with as many as go; and the pairs without any."""
     rows: List[Values] = []
     impossible: List[Pair] = []
     left = list(missing)

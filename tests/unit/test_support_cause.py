@@ -1,0 +1,76 @@
+"""The first error of a log, and the cause of it where that is known."""
+
+from __future__ import annotations
+
+import pytest
+
+from hvd.support import cause, definition
+
+CAUSES = definition.load().causes
+
+
+@pytest.mark.parametrize(
+    ("log", "first"),
+    [
+        (
+            "[ 10%] Building CXX object a.cc.o\n"
+            "/b/a.cc:3:5: warning: unused variable 'error'\n"
+            "/b/a.cc:12:1: error: 'x' was not declared in this scope\n"
+            "/b/a.cc:13:1: error: 'y' was not declared\n"
+            "make: *** [all] Error 2\n"
+            "subprocess.CalledProcessError: Command 'cmake' returned non-zero exit status 2.\n",
+            "/b/a.cc:12:1: error: 'x' was not declared in this scope",
+        ),
+        (
+            "-- Configuring incomplete, errors occurred!\n"
+            "\x1b[31mCMake Error at CMakeLists.txt:5 (find_package):\x1b[0m\n",
+            "CMake Error at CMakeLists.txt:5 (find_package):",
+        ),
+        (
+            "Traceback (most recent call last):\n"
+            '  File "a.py", line 1, in <module>\n'
+            "ModuleNotFoundError: No module named 'packaging'\n",
+            "ModuleNotFoundError: No module named 'packaging'",
+        ),
+        (
+            "ERROR: Could not find a version that satisfies the requirement a==1\n"
+            "ERROR: No matching distribution found for a==1\n",
+            "ERROR: Could not find a version that satisfies the requirement a==1",
+        ),
+        ("/usr/bin/ld: a.o: undefined reference to `b'\n", "/usr/bin/ld: a.o: undefined"),
+        ("error: subprocess-exited-with-error\n", "the command failed"),
+        ("all is well\n0 errors\n", "the command failed"),
+    ],
+)
+def test_the_first_error_is_found(log, first):
+    found, _ = cause.find(CAUSES, log, "the command failed")
+    assert found.startswith(first)
+
+
+def test_the_aftermath_counts_where_there_is_nothing_else():
+    text = "subprocess.CalledProcessError: Command 'x' returned non-zero exit status 2.\n"
+    assert cause.first_error(text) == text.strip()
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("AttributeError: module 'numpy' has no attribute 'bool'.", "mxnet-numpy"),
+        ("third_party/gloo/gloo/types.h:40:3: error: 'uint8_t' does not name a type", "gcc-gloo"),
+        ("  Compatibility with CMake < 3.5 has been removed from CMake.", "cmake-4"),
+        ("ModuleNotFoundError: No module named 'packaging'", "no-packaging"),
+        ("ModuleNotFoundError: No module named 'distutils'", "distutils"),
+        ("#error C++17 or later compatible compiler is required to use PyTorch.", "cxx-standard"),
+        ("#error C++20 or later compatible compiler is required to use ATen.", "cxx-standard"),
+        ("TypeError: Descriptors cannot be created directly.", "protobuf"),
+        ("TypeError: Descriptors cannot not be created directly.", "protobuf"),
+    ],
+)
+def test_every_known_cause_is_found_by_what_a_log_says(line, name):
+    assert cause.known(CAUSES, f"before\n{line}\nafter\n") == name
+
+
+def test_every_known_cause_is_tried_above():
+    (mark,) = test_every_known_cause_is_found_by_what_a_log_says.pytestmark
+    assert {name for _, name in mark.args[1]} == {each.name for each in CAUSES}
+    assert cause.known(CAUSES, "nothing of the kind") == ""

@@ -1,0 +1,238 @@
+"""One cell after the other: what came of each, whatever happens to it."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+import os
+import subprocess
+import sys
+
+import pytest
+
+from hvd import lock
+from hvd.errors import CommandFailed, HvdError
+from hvd.report import RunReport, Stage, Step
+from hvd.support import definition, driver, estimate, examples, result, runner, toolchain
+from hvd.support.plan import Planned
+from tests import matrix as made
+
+matrix = definition.load()
+CELL = made.cell()
+OPTIONS = runner.Options(jobs=3, limit=60.0)
+
+
+class Run:
+    """Stands in for ``./hvd run`` and for pip: what they leave behind and how they end."""
+
+    def __init__(self, stages=(), checks=(), status=0, log="", pip=""):
+        self.stages, self.checks, self.status, self.pip = stages, checks, status, pip
+        self.log = log
+        self.command, self.environment = [], {}
+
+    def venv(self, name, python, wanted, pip, log):
+        if self.pip:
+            raise CommandFailed("pip install", 1, self.pip, log, 1.0)
+        return log.parent / name
+
+    def __call__(self, command, *, log, env=None, timeout=None, **_):
+        if "-c" in command:
+            log.write_text("CUDA: \n")
+            return dataclasses.make_dataclass("Done", ["output"])(log.read_text())
+        self.command, self.environment = list(map(str, command)), env
+        state = runner.state(CELL)
+        step = state / "step.log"
+        state.mkdir(parents=True)
+        step.write_text(self.log)
+        stages = [
+            Stage(name, status, 10.0, [Step("a step", status, 10.0, str(step), "it failed")])
+            for name, status in self.stages
+        ]
+        checks = [{**check, "log": str(step)} for check in self.checks]
+        report = RunReport("e", "pip", "now", versions={"Horovod": "0.28.1"}, stages=stages)
+        report.checks = checks
+        if stages:
+            report.save(state / "reports" / "e-pip" / "report.json")
+        if self.status != 0:
+            raise CommandFailed("hvd run", self.status, "", log, 1.0)
+
+
+@pytest.fixture
+def attempt(tmp_path, monkeypatch):
+    """A function that tries the cell with such a run."""
+    monkeypatch.setattr(runner, "STATE", tmp_path)
+
+    def attempt(run, cell=CELL):
+        monkeypatch.setattr(runner.process, "run", run)
+        monkeypatch.setattr(runner.venvs, "make", run.venv)
+        monkeypatch.setattr(runner.venvs, "distributions", lambda venv: {"torch": "2.13.0"})
+        monkeypatch.setattr(runner.mpi, "find", lambda path: None)
+        return runner.run(matrix, cell, made.HERE, OPTIONS)
+
+    return attempt
+
+
+GOOD = [("setup", "ok"), ("concretize", "ok"), ("build", "ok"), ("smoke", "ok")]
+CHECKS = [{"name": "check-build", "passed": True}, {"name": "mpirun", "passed": True}]
+
+
+def test_a_cell_that_passes(attempt):
+    run = Run(GOOD, CHECKS)
+    came = attempt(run)
+    assert (came.result, came.reason, came.stage) == ("passed", "", "")
+    assert came.checks == {"check-build": True, "mpirun": True}
+    assert came.versions == {"Horovod": "0.28.1", "cmake": "3.31.10"}
+    assert came.seconds["build"] == 10.0 and came.distributions == {"torch": "2.13.0"}
+    assert came.log == hashlib.sha256(runner.log(CELL).read_bytes()).hexdigest()
+    assert not runner.state(CELL).exists()
+    spec = run.command[run.command.index("--spec") + 1]
+    assert spec == "py-horovod@0.28.1 +mpi+gloo ~ccl ~ddl~rocm ~nccl~cuda frameworks:=pytorch"
+    assert came.spec.startswith(spec) and "^py-torch@2.13.0" in came.spec
+    assert run.command[-2:] == ["--jobs", "3"] and "pip" in run.command
+    assert run.environment["HVD_STATE"] == str(runner.state(CELL))
+    assert result.save(came, runner.STATE / "results")
+
+
+def test_a_build_that_fails_has_stage_first_error_and_cause(attempt):
+    log = "[1%] a.cc\nthird_party/gloo/a.h:1:2: error: 'uint8_t' was not declared\nmake: *** 2\n"
+    stages = [*GOOD[:2], ("build", "failed")]
+    came = attempt(Run(stages, status=12, log=log))
+    assert (came.result, came.stage, came.cause) == ("failed", "build", "gcc-gloo")
+    assert came.reason == "third_party/gloo/a.h:1:2: error: 'uint8_t' was not declared"
+    assert "uint8_t" in runner.log(CELL).read_text()
+    # its sources are of use
+    assert runner.state(CELL).exists()
+
+
+def test_ranks_that_fail_are_described_by_the_check(attempt):
+    failing = {"name": "mpirun", "passed": False, "failures": ["separate worlds", "more"]}
+    came = attempt(Run([*GOOD[:3], ("smoke", "failed")], [CHECKS[0], failing], status=13))
+    assert (came.result, came.stage) == ("failed", "smoke")
+    assert came.reason == "mpirun: separate worlds"
+    assert came.checks == {"check-build": True, "mpirun": False}
+
+
+def test_a_cell_that_takes_too_long(attempt):
+    came = attempt(Run(GOOD[:3], status=None))
+    assert (came.result, came.stage) == ("failed", "build")
+    assert came.reason == "it took longer than 60 s"
+
+
+def test_a_run_that_left_no_report(attempt):
+    came = attempt(Run(status=-9))
+    assert came.result == "failed" and "exited with status -9" in came.reason
+
+
+def test_what_pip_cannot_install_is_no_failure_of_horovod(attempt):
+    came = attempt(Run(pip="ERROR: No matching distribution found for torch==2.13.0"))
+    assert came.result == "skipped"
+    assert came.reason.endswith("ERROR: No matching distribution found for torch==2.13.0")
+
+
+def test_a_bad_cell_does_not_keep_others_from_being_tried(tmp_path, monkeypatch):
+    cells = [Planned(made.cell(python=version)) for version in ("3.11", "3.10", "3.9")]
+    kept = []
+    monkeypatch.setattr(runner, "STATE", tmp_path)
+    monkeypatch.setattr(driver.result, "save", kept.append)
+
+    def perform(self):
+        if self.cell.python == "3.10":
+            raise HvdError("the disk is full")
+
+    def prepare(self):
+        if self.cell.python == "3.11":
+            raise HvdError("no MPI that is known")
+
+    monkeypatch.setattr(runner._Attempt, "prepare", prepare)
+    monkeypatch.setattr(runner._Attempt, "perform", perform)
+    cells.append(Planned(made.cell(horovod="0.24.3"), "refused", "too new"))
+    came = driver.run(matrix, cells, made.HERE, OPTIONS)
+    assert [each.result for each in came] == ["skipped", "failed", "passed", "refused"]
+    assert [each.reason for each in came[1:]] == ["the disk is full", "", "too new"]
+    assert kept == came
+    assert [each.cell for each in driver.unexpected(matrix, came)] == [cells[1].cell]
+
+
+def test_what_a_killed_matrix_left_running_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "STATE", tmp_path)
+    cell = tmp_path / "cells" / CELL.id
+    cell.mkdir(parents=True)
+    environment = {**os.environ, lock.MARK: str(cell / "lock")}
+    command = [sys.executable, "-c", "input()"]
+    orphan = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
+    try:
+        driver.run(matrix, [], made.HERE, OPTIONS)
+        assert orphan.wait(10) == -9
+    finally:
+        orphan.kill()
+        orphan.stdin.close()
+
+
+def test_filters_hold_together():
+    values = itertools.product(("3.9", "3.11"), ("mpich-5", "none"))
+    cells = [Planned(made.cell(python=python, mpi=mpi)) for python, mpi in values]
+
+    def left(*filters):
+        return [(each.cell.python, each.cell.mpi) for each in driver.chosen(cells, filters)]
+
+    assert left("python=3.9") == [("3.9", "mpich-5"), ("3.9", "none")]
+    assert left("python=3.9,3.11", "mpich") == [("3.9", "mpich-5"), ("3.11", "mpich-5")]
+    assert left("mpi=moon") == [] and len(left()) == 4
+    with pytest.raises(HvdError, match="--filter: no axis is called 'pyton'") as caught:
+        left("pyton=3.9")
+    assert "python" in caught.value.remedy
+
+
+def test_resume_takes_a_result_that_was_made_from_the_same():
+    planned = Planned(CELL)
+    inputs = driver.wanted.inputs(matrix, CELL, made.HERE)
+
+    def holds(came):
+        return driver.current(matrix, planned, made.HERE, {CELL.id: came})
+
+    assert holds(made.result("passed", inputs=inputs))
+    assert holds(made.result("failed", inputs=inputs))
+    assert not holds(made.result("passed", inputs="other"))
+    assert not holds(made.result("skipped", inputs=inputs))
+    assert not driver.current(matrix, planned, made.HERE, {})
+
+
+def test_an_estimate_says_what_it_is_taken_from():
+    cells = [CELL, made.cell(mpi="mpich-5"), made.cell(framework="mxnet-1.9")]
+    unknown = estimate.estimate(cells, [], cached=False)
+    assert str(unknown) == "how long 3 cells will take is not known: no earlier one"
+    earlier = [made.result(), made.result(of=made.cell(mpi="mpich-4"), seconds={"build": 240.0})]
+    known = estimate.estimate(cells, earlier, cached=False)
+    assert known.seconds == 120 + 180 + 180
+    assert str(known) == (
+        "about 8 min 00 s by how long earlier cells took: "
+        "1 of the same cell, 1 of the same framework, 1 of any"
+    )
+    # with a compiler cache, builds take another time
+    assert estimate.estimate(cells, earlier, cached=True).unknown == 3
+
+
+def test_a_cell_s_compiler_and_cache_come_first_on_path(tmp_path, monkeypatch):
+    monkeypatch.setattr(toolchain.paths, "STATE", tmp_path)
+    here = dataclasses.replace(made.HERE, ccache="/usr/bin/ccache")
+    monkeypatch.setenv("CXX", "clang++")
+    found = toolchain.environment(here, "gcc-12", [tmp_path / "mpi"], None, tmp_path / "state")
+    first = found["PATH"].split(os.pathsep)[:3]
+    compilers = tmp_path / "matrix" / "compilers"
+    assert first == [str(tmp_path / "mpi"), str(compilers / "ccache"), str(compilers / "gcc-12")]
+    links = {name: os.readlink(compilers / "gcc-12" / name) for name in ("c++", "gcc")}
+    assert links == {"c++": "/usr/bin/g++-12", "gcc": "/usr/bin/gcc-12"}
+    assert os.readlink(compilers / "ccache" / "c++") == "/usr/bin/ccache"
+    assert "CXX" not in found and found["CCACHE_BASEDIR"] == str(tmp_path / "state")
+
+
+def test_the_examples_are_those_for_what_the_cell_has():
+    def chosen(frameworks, **distributions):
+        return list(examples.chosen(frameworks, distributions))
+
+    assert chosen(["pytorch"], torch="2.13.0+cpu") == ["pytorch"]
+    both = {"tensorflow-cpu": "2.15.1", "keras": "2.15.0"}
+    assert chosen(["tensorflow", "keras"], **both) == ["tensorflow2", "keras"]
+    assert chosen(["tensorflow"], **both) == ["tensorflow2"]
+    assert chosen(["tensorflow"], tensorflow="2.10.0") == []
