@@ -53,6 +53,7 @@ from hvd.errors import HvdError
 from hvd.pipeline import Options
 from hvd.run import EXIT_STATUS, StageFailed
 from hvd.spack import Sources
+from hvd.support import definition, page
 
 #: The exit status for wrong usage and for errors outside a stage, as in most tools.
 USAGE = 2
@@ -192,8 +193,10 @@ def bench_builds(
 def docs(
     check: bool = typer.Option(False, "--check", help="Write nothing; fail where it is stale."),
 ) -> None:
-    """Bring the sites' pages and the README's table up to what the environments say."""
-    for path in site_page.write(check):
+    """Bring what is made of other files up to date: the README's tables, the pages of the sites
+    and of the support matrix.
+    """
+    for path in [*site_page.write(check), *page.write(definition.matrix(), check)]:
         console.note(paths.shorten(path))
 
 

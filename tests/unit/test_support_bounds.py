@@ -43,6 +43,8 @@ def test_what_failed_must_be_refused_or_have_a_note():
     note = Expected({"framework": "pytorch-2.13", "python": "3.11"}, "known", "https://a.b/1")
     noted = dataclasses.replace(matrix, expected=(note,))
     assert bounds.disagreements(noted, [failed], py_horovod) == []
+    (line,) = bounds.disagreements(noted, [made.result("passed")], py_horovod)
+    assert line.endswith("passed, and ci/matrix.yaml expects it to fail")
     elsewhere = dataclasses.replace(
         noted, expected=(dataclasses.replace(note, cells={"python": "3.9"}),)
     )

@@ -66,6 +66,8 @@ def test_a_red_cell_says_why_and_links_upstream():
     assert "It hangs. [a.b/1](https://a.b/1)" in page.page(noted, RESULTS)
     unknown = dataclasses.replace(FAILED, cause="")
     assert "not known yet" in page.page(matrix, [unknown])
+    bounded = dataclasses.replace(unknown, spec="py-horovod@0.28.1 +mpi ^openmpi@3.1.3")
+    assert "Refused by the recipe: Open MPI 3.1.3 hangs" in page.page(matrix, [bounded])
 
 
 def test_the_short_form_is_there_when_something_was_tried():

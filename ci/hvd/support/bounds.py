@@ -30,6 +30,8 @@ def disagreements(matrix: Matrix, results: Iterable[Result], recipe: Recipe) -> 
         said = refusal(recipe, each.spec)
         if each.result == "passed" and said:
             found.append(f"{each.cell.id}: passed, and the recipe refuses it: {said}")
+        if each.result == "passed" and matrix.expects(each.cell):
+            found.append(f"{each.cell.id}: passed, and ci/matrix.yaml expects it to fail")
         if each.result == "failed" and not said and not matrix.expects(each.cell):
             found.append(
                 f"{each.cell.id}: failed, and the recipe allows it: {each.reason}; add a bound to "

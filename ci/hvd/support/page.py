@@ -9,7 +9,7 @@ from hvd import paths, site_page, specs
 from hvd.errors import HvdError
 from hvd.files import write_atomically
 from hvd.report.text import Markdown, duration, escape, figures, plural, table
-from hvd.support import picture, result
+from hvd.support import bounds, picture, result, wanted
 from hvd.support.definition import AXES, SYSTEM, Matrix
 from hvd.support.result import TRIED, Result
 
@@ -116,17 +116,21 @@ def _tried(results: Sequence[Result]) -> List[str]:
 
 
 def _failed(matrix: Matrix, results: Sequence[Result]) -> List[str]:
+    """A row for each cell that failed, with all that is known of why."""
     rows = []
     for each in sorted(results, key=_key):
-        notes = [matrix.cause(each.cause), matrix.expects(each.cell)]
-        texts = [getattr(n, "explanation", "") or getattr(n, "reason", "") for n in notes if n]
-        links = [note.link for note in notes if note]
-        why = "; ".join(
-            f"{escape(text)} [{link.split('//')[1]}]({link})" for text, link in zip(texts, links)
-        )
-        said = escape(each.reason)
-        rows.append((*_values(each), each.stage, Markdown(said), Markdown(why or "not known yet")))
+        known, noted = matrix.cause(each.cause), matrix.expects(each.cell)
+        why = [_linked(known.explanation, known.link)] if known else []
+        why += [_linked(noted.reason, noted.link)] if noted else []
+        refused = bounds.refusal(wanted.horovod(), each.spec)
+        why += [escape(f"Refused by the recipe: {refused}.")] if refused else []
+        cause = Markdown(" ".join(why) or "not known yet")
+        rows.append((*_values(each), each.stage, each.reason, cause))
     return table([*_TITLES.values(), "Stage", "First error", "Cause"], rows)
+
+
+def _linked(text: str, link: str) -> str:
+    return f"{escape(text)} [{link.partition('//')[2]}]({link})"
 
 
 def _examples(results: Sequence[Result]) -> List[str]:
