@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import pathlib
 import re
-from typing import Any, Dict, List, Mapping, Optional, Pattern, Tuple
+from typing import Any, Dict, Iterator, Mapping, Optional, Pattern, Tuple
 
 from packaging.specifiers import SpecifierSet
 
@@ -22,6 +22,8 @@ AXES = ("horovod", "framework", "python", "mpi", "controllers", "operations", "c
 SYSTEM = "system"
 #: The value of ``mpi`` of a cell whose controllers do without.
 NONE = "none"
+#: What a block says for every value of an axis.
+_ALL = "all"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,15 +154,12 @@ def load(file: pathlib.Path = FILE) -> Matrix:
     data = schema.load(file, SCHEMA)
     axes = data["axes"]
     names = {axis: tuple(axes[axis]) for axis in AXES}
-    for place, part in _parts(data):
-        for axis, value in part.items():
-            values = [value] if isinstance(value, str) and value != "all" else value
-            for each in [] if value == "all" else values:
-                if each not in names[axis]:
-                    raise HvdError(
-                        f"{shorten(file)}: key '{place}:{axis}': '{each}' is no value of the axis",
-                        f"use one of {', '.join(names[axis])}",
-                    )
+    for place, axis, value in _named(data):
+        if value not in names[axis]:
+            raise HvdError(
+                f"{shorten(file)}: key '{place}:{axis}': '{value}' is no value of the axis",
+                f"use one of {', '.join(names[axis])}",
+            )
     return Matrix(
         axes=names,
         frameworks={name: _framework(entry) for name, entry in axes["framework"].items()},
@@ -191,11 +190,17 @@ def matrix() -> Matrix:
     return load()
 
 
-def _parts(data: Mapping[str, Any]) -> List[Tuple[str, Mapping[str, Any]]]:
-    """Every part of the file that names values of axes, and where it stands."""
-    found = [(f"blocks:{name}", block) for name, block in data["blocks"].items()]
-    found += [(f"must:{number}", part) for number, part in enumerate(data["must"])]
-    return found + [(f"expected:{n}:cells", e["cells"]) for n, e in enumerate(data["expected"])]
+def _named(data: Mapping[str, Any]) -> Iterator[Tuple[str, str, str]]:
+    """Every value of an axis that is named outside the axes: where, the axis, and the value."""
+    for name, block in data["blocks"].items():
+        for axis, values in block.items():
+            for value in () if values == _ALL else values:
+                yield f"blocks:{name}", axis, value
+    parts = [(f"must:{number}", part) for number, part in enumerate(data["must"])]
+    parts += [(f"expected:{n}:cells", each["cells"]) for n, each in enumerate(data["expected"])]
+    for place, part in parts:
+        for axis, value in part.items():
+            yield place, axis, value
 
 
 def _framework(entry: Mapping[str, Any]) -> Framework:
@@ -236,7 +241,7 @@ def _block(
 ) -> Dict[str, Tuple[str, ...]]:
     """Each axis' values in a block: those it names, all of them, or the first one."""
     chosen = {axis: block.get(axis, names[axis][:1]) for axis in AXES}
-    return {axis: names[axis] if v == "all" else tuple(v) for axis, v in chosen.items()}
+    return {axis: names[axis] if v == _ALL else tuple(v) for axis, v in chosen.items()}
 
 
 def _cause(entry: Mapping[str, str], file: pathlib.Path) -> Cause:

@@ -10,7 +10,7 @@ from hvd.errors import HvdError
 from hvd.files import write_atomically
 from hvd.report.text import Markdown, duration, escape, figures, plural, table
 from hvd.support import bounds, picture, result, wanted
-from hvd.support.definition import AXES, SYSTEM, Matrix
+from hvd.support.definition import AXES, NONE, SYSTEM, Matrix
 from hvd.support.result import TRIED, Result
 
 BEGIN = "<!-- made by ./hvd matrix -->"
@@ -176,7 +176,7 @@ def _values(each: Result) -> List[str]:
     used = {
         "framework": framework or cell.framework,
         "python": each.versions.get("Python", cell.python),
-        "mpi": library if cell.mpi != "none" else "–",
+        "mpi": library if cell.mpi != NONE else "–",
         "cmake": each.versions.get("cmake", cell.cmake.rpartition("-")[2]),
         "compiler": compiler or ("" if cell.compiler == SYSTEM else cell.compiler),
     }
@@ -185,7 +185,7 @@ def _values(each: Result) -> List[str]:
 
 def _span(values: Iterable[str]) -> str:
     """Distinct values in order; of many versions, the first and the last."""
-    found = sorted(set(values), key=specs.version_key)
+    found = sorted(set(values) - {NONE}, key=specs.version_key)
     if len(found) < 5 or not found[0][0].isdigit():
         return ", ".join(found)
     return f"{found[0]} to {found[-1]} ({len(found)})"

@@ -58,9 +58,9 @@ def _panel(
             if total:
                 kind = "all" if passed == total else "some" if passed else "none"
                 panel.bar(x, 0.9, bottom=y - 0.45, width=0.9, color=_COLOURS[kind])
-                panel.text(
-                    x, y, f"{passed}/{total}", ha="center", va="center", color="white", size=8
-                )
+                text = str(total) if passed == total else f"{passed}/{total}"
+                size = 8 if len(text) < 4 else 6
+                panel.text(x, y, text, ha="center", va="center", color="white", size=size)
     panel.set_xticks(range(len(values)), values, rotation=60, ha="right", size=9)
     panel.set_xlim(-0.6, max(1, len(values)) - 0.4)
     panel.set_ylim(len(rows) - 0.4, -0.6)
