@@ -13,6 +13,7 @@ import pytest
 
 from hvd import lock
 from hvd.errors import CommandFailed, HvdError
+from hvd.mpi import Mpi
 from hvd.report import RunReport, Stage, Step
 from hvd.support import definition, driver, estimate, examples, result, runner, toolchain
 from hvd.support.plan import Planned
@@ -225,6 +226,16 @@ def test_a_cell_s_compiler_and_cache_come_first_on_path(tmp_path, monkeypatch):
     assert links == {"c++": "/usr/bin/g++-12", "gcc": "/usr/bin/gcc-12"}
     assert os.readlink(compilers / "ccache" / "c++") == "/usr/bin/ccache"
     assert "CXX" not in found and found["CCACHE_BASEDIR"] == str(tmp_path / "state")
+
+
+def test_mpi4py_is_given_the_library_and_not_the_linker_s_text(tmp_path):
+    library = Mpi("mpich", "5.0.2", tmp_path)
+    (tmp_path / "lib").mkdir()
+    for name in ("libmpi.so", "libmpi.so.12", "libmpi.so.12.5.0", "libmpi_abi.so.1"):
+        (tmp_path / "lib" / name).write_text("INPUT(libmpi.so.12)")
+    found = toolchain.environment(made.HERE, "system", [], library, tmp_path)
+    assert found["MPI4PY_LIBMPI"] == str(tmp_path / "lib" / "libmpi.so.12")
+    assert "CCACHE_DIR" not in found
 
 
 def test_the_examples_are_those_for_what_the_cell_has():

@@ -40,8 +40,9 @@ def environment(
     variables["PYTHONPATH"] = str(paths.ROOT / "ci")
     variables["HVD_STATE"] = str(state)
     if library:
-        # mpi4py's wheel looks beside its own interpreter otherwise
-        found = sorted(library.prefix.glob("lib/libmpi.so*"))
+        # mpi4py's wheel looks beside its own interpreter otherwise; without a number it may be a
+        # text for the linker
+        found = sorted(library.prefix.glob("lib/libmpi.so.*"), key=lambda path: len(path.name))
         if found:
             variables["MPI4PY_LIBMPI"] = str(found[0])
     if here.ccache:
