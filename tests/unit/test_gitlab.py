@@ -196,6 +196,7 @@ def test_rebuild_is_for_generated_jobs(monkeypatch):
 def test_the_reason_of_a_failure_is_what_is_shown():
     output = """$ spack ci rebuild
 [1;31m==>[0m Error: patch failed
+==> Warning: Package not installed, falling back to use stage dir
 ==> Warning: Unable to copy files (/a/spack-build-out.txt) to artifacts /b: No such file
 
 [34mTo reproduce this build locally, run:

