@@ -8,7 +8,7 @@ usage() {
 usage: ./install.sh --prefix DIR [--python PYTHON] [--engine spack|pip] [--build-only]
        ./install.sh --check
 
-  --prefix DIR      directory for all that is installed; nothing is written elsewhere
+  --prefix DIR      directory for all that is installed; elsewhere Horovod writes ~/.horovod alone
   --python PYTHON   take the frameworks of this interpreter, not those of the bundle
   --engine NAME     what builds: spack (the default) or pip
   --build-only      do not run the two-rank smoke test, for example on a login node
@@ -105,7 +105,7 @@ else
     chmod -R u+w "$prefix"
     cat >"$prefix/env.sh" <<EOF
 # Source it before ./hvd: all comes from this prefix, and nothing from a network.
-export XDG_CACHE_HOME='$prefix/cache'
+export XDG_CACHE_HOME='$prefix/cache' MPLCONFIGDIR='$prefix/cache/matplotlib'
 export HVD_SPACK='$prefix/git/spack.git' HVD_PACKAGES='$prefix/git/packages.git'
 export PIP_CONFIG_FILE=/dev/null PIP_NO_INDEX=1 PIP_FIND_LINKS='$prefix/wheels'
 export PIP_DISABLE_PIP_VERSION_CHECK=1
