@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import itertools
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -21,6 +22,7 @@ from tests import matrix as made
 
 matrix = definition.load()
 CELL = made.cell()
+OPENMPI = Mpi("openmpi", "4.1.8", pathlib.Path("/opt/openmpi"))
 OPTIONS = runner.Options(jobs=3, limit=60.0)
 
 
@@ -64,11 +66,11 @@ def attempt(tmp_path, monkeypatch):
     """A function that tries the cell with such a run."""
     monkeypatch.setattr(runner, "STATE", tmp_path)
 
-    def attempt(run, cell=CELL):
+    def attempt(run, cell=CELL, library=OPENMPI):
         monkeypatch.setattr(runner.process, "run", run)
         monkeypatch.setattr(runner.venvs, "make", run.venv)
         monkeypatch.setattr(runner.venvs, "distributions", lambda venv: {"torch": "2.13.0"})
-        monkeypatch.setattr(runner.mpi, "find", lambda path: None)
+        monkeypatch.setattr(runner.mpi, "find", lambda path: library)
         return runner.run(matrix, cell, made.HERE, OPTIONS)
 
     return attempt
@@ -129,6 +131,11 @@ def test_what_pip_cannot_install_is_no_failure_of_horovod(attempt):
     came = attempt(Run(pip="ERROR: No matching distribution found for torch==2.13.0"))
     assert came.result == "skipped"
     assert came.reason.endswith("ERROR: No matching distribution found for torch==2.13.0")
+
+
+def test_an_mpi_that_nothing_can_be_built_with_is_no_failure_of_horovod(attempt):
+    came = attempt(Run(GOOD, CHECKS), library=None)
+    assert came.result == "skipped" and came.reason.endswith("has no MPI to build with")
 
 
 def test_a_bad_cell_does_not_keep_others_from_being_tried(tmp_path, monkeypatch):

@@ -113,7 +113,7 @@ class _Attempt:
         """Have the framework, the MPI and CMake, each in a virtual environment.
 
         Raises:
-            HvdError: pip cannot install one of them.
+            HvdError: pip cannot install one of them, or it is not whole.
         """
         begin = time.monotonic()
         cell, matrix = self.cell, self.matrix
@@ -128,6 +128,8 @@ class _Attempt:
         if cell.mpi not in (NONE, SYSTEM):
             directory = self._venv(cell.mpi, [matrix.mpis[cell.mpi].requirement]) / "bin"
             self.mpi = mpi.find(str(directory))
+            if not self.mpi:
+                raise HvdError(f"{directory} has no MPI to build with")
             self.first.insert(0, directory)
         self.result.distributions = venvs.distributions(self.python)
         self.result.seconds["frameworks"] = time.monotonic() - begin
