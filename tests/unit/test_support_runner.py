@@ -144,7 +144,7 @@ def test_a_bad_cell_does_not_keep_others_from_being_tried(tmp_path, monkeypatch)
     monkeypatch.setattr(runner, "STATE", tmp_path)
     monkeypatch.setattr(driver.result, "save", kept.append)
 
-    def perform(self):
+    def perform(self, keep):
         if self.cell.python == "3.10":
             raise HvdError("the disk is full")
 

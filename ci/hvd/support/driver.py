@@ -82,7 +82,7 @@ def run(matrix: Matrix, planned: Sequence[Planned], here: Here, options: Options
 
 def _one(matrix: Matrix, planned: Planned, here: Here, options: Options) -> Result:
     if planned.action == "try":
-        made = runner.run(matrix, planned.cell, here, options)
+        made = runner.run(matrix, planned.cell, here, options, result.save)
     else:
         made = runner.untried(matrix, planned, here)
     result.save(made)

@@ -8,7 +8,7 @@ import pathlib
 import shutil
 import sys
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from hvd import machine, mpi, paths, process, stamp
 from hvd.errors import CommandFailed, HvdError
@@ -49,8 +49,22 @@ def log(cell: Cell) -> pathlib.Path:
     return STATE / "logs" / f"{cell.id}.log"
 
 
-def run(matrix: Matrix, cell: Cell, here: Here, options: Options) -> Result:
-    """Try ``cell``: it passes, fails or, where pip cannot install what it needs, is skipped."""
+def run(
+    matrix: Matrix,
+    cell: Cell,
+    here: Here,
+    options: Options,
+    keep: Callable[[Result], object] = lambda result: None,
+) -> Result:
+    """Try ``cell``: it passes, fails or, where pip cannot install what it needs, is skipped.
+
+    Args:
+        matrix: whose cell it is.
+        cell: the combination.
+        here: the machine.
+        options: how it is run.
+        keep: is given the result before the examples are run, in which it could be lost.
+    """
     attempt = _Attempt(matrix, cell, here, options)
     attempt.log.parent.mkdir(parents=True, exist_ok=True)
     attempt.log.write_bytes(b"")
@@ -63,7 +77,7 @@ def run(matrix: Matrix, cell: Cell, here: Here, options: Options) -> Result:
     else:
         if attempt.result.result != "skipped":
             try:
-                attempt.perform()
+                attempt.perform(keep)
             except HvdError as error:
                 attempt.end("failed", error.message)
     attempt.result.log = hashlib.sha256(attempt.log.read_bytes()).hexdigest()
@@ -139,7 +153,7 @@ class _Attempt:
         if cuda and not self.here.cuda:
             self.end("skipped", f"pip had a build for CUDA of {cell.framework} alone")
 
-    def perform(self) -> None:
+    def perform(self, keep: Callable[[Result], object]) -> None:
         """Run the stages, and see what came of them."""
         stamp.clear(self.state)
         command: List[object] = [sys.executable, "-m", "hvd", "run", "--engine", "pip"]
@@ -159,6 +173,7 @@ class _Attempt:
         if ending:
             self._fail(ending, report)
         elif self.options.examples:
+            keep(self.result)
             self._examples()
         if self.result.result == "passed":
             # of the others, sources and logs are of use
