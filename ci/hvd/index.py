@@ -11,12 +11,14 @@ import subprocess
 import sys
 import tempfile
 import urllib.parse
-from typing import Dict, Iterator, List
+from typing import TYPE_CHECKING, Dict, Iterator, List
 
-import pypi_simple
 import requests
 
 from hvd.errors import HvdError
+
+if TYPE_CHECKING:
+    import pypi_simple
 
 #: Where pip looks when nothing else is configured; asked of pip itself.
 _ASK_DEFAULT = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
@@ -77,6 +79,9 @@ def _candidates(
     settings: Dict[str, str], project: str, filename: str, problems: List[str]
 ) -> Iterator[Source]:
     """Files called ``filename``: first in pip's link directories, then on its indexes."""
+    # half a second, which commands that fetch nothing need not spend
+    import pypi_simple
+
     for link in settings.get("find-links", "").split():
         directory = pathlib.Path(urllib.parse.urlparse(link).path)
         if (directory / filename).is_file():
