@@ -42,3 +42,7 @@ class CommandFailed(HvdError):
         self.status = status
         self.tail = tail
         self.seconds = seconds
+
+    def __reduce__(self):
+        """Made anew from its own arguments: it may come from another process."""
+        return type(self), (self.command, self.status, self.tail, self.log, self.seconds)

@@ -14,7 +14,7 @@ from typing import Dict, List, Mapping, Optional
 
 import yaml
 
-from hvd import clone, mpi, paths, pins, process
+from hvd import clone, indices, mpi, paths, pins, process
 from hvd.buildcache import keyring
 from hvd.errors import CommandFailed, HvdError
 from hvd.files import write_atomically
@@ -111,7 +111,7 @@ class Spack:
                 "build_stage": [str(self.state / "stage")],
                 "test_stage": str(self.state / "test"),
                 "source_cache": str(cache / "downloads"),
-                "misc_cache": str(cache / "spack" / self.pair.name),
+                "misc_cache": str(indices.directory(self.pair.name)),
                 "build_jobs": jobs,
                 # old machines have old versions; what may not be used with Horovod its recipe
                 # refuses, and says why

@@ -114,6 +114,7 @@ module load {TORCH} && module purge || exit 5
         "MANPATH": "/opt/hvd/man:" if tool.name == "tcl" else "/opt/hvd/man::",
         "FLAGS": "-lzero -lone",
         "PYTHONNOUSERSITE": "1",
+        "HVD_ACTIVE": "local-hvd-pip",
         "FABRIC": ODD,
         "HAD": "the module's",
         "BASE": "site-base/1",

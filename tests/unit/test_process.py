@@ -1,5 +1,6 @@
 """process: logs, limits, and nothing left behind."""
 
+import pickle
 import sys
 import time
 
@@ -68,6 +69,13 @@ def test_no_descendant_survives_even_in_its_own_session(tmp_path, wait):
     pid = int(log.read_text().splitlines()[-1])
     assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     assert time.monotonic() - begin < 60
+
+
+def test_a_failure_comes_whole_from_another_process(tmp_path):
+    with pytest.raises(CommandFailed) as caught:
+        process.run(python("import sys; sys.exit('no')"), log=tmp_path / "log")
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert str(again) == str(caught.value) and vars(again) == vars(caught.value)
 
 
 def test_other_children_are_spared(tmp_path):
