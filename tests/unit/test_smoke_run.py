@@ -61,7 +61,8 @@ def target(tmp_path: pathlib.Path) -> Target:
         script = binaries / name
         script.write_text(f"#!{sys.executable}\n{textwrap.dedent(LAUNCHER)}")
         script.chmod(0o755)
-    return Target(pathlib.Path("python"), {"PATH": str(binaries), "CHECK_BUILD": CHECK_BUILD})
+    environment = {"PATH": str(binaries), "CHECK_BUILD": CHECK_BUILD}
+    return Target(pathlib.Path(sys.executable), environment)
 
 
 def run_smoke(target, expectation, out):
@@ -296,6 +297,36 @@ def test_what_has_no_plugin_is_not_expected_to_be_listed(target: Target, tmp_pat
     assert check.failures == []
     (left_out,) = check.details["left_out"]
     assert left_out["operation"] == "horovod.spark"
+
+
+@pytest.mark.parametrize("first", ["#!/bin/sh", "#!/bin/sh -e\nif true; then :; fi"])
+def test_a_wrapper_of_horovodrun_is_run_as_it_is(target: Target, tmp_path, first: str) -> None:
+    script = tmp_path / "bin" / "horovodrun"
+    python = script.with_name("horovodrun.py")
+    script.rename(python)
+    script.write_text(f'{first}\nexec {sys.executable} {python} "$@"\n')
+    script.chmod(0o755)
+    assert run.check_build_items(target, MPI_ONLY, tmp_path).failures == []
+
+
+def test_frameworks_are_there_before_horovod_forks(target: Target, tmp_path) -> None:
+    script = tmp_path / "bin" / "horovodrun"
+    script.write_text(
+        "import os, sys\n"
+        "assert sys.argv[1:] == ['--check-build', '--verbose'], sys.argv\n"
+        "assert 'torch' in sys.modules and 'program_check_build' not in sys.modules\n"
+        "print(os.environ['CHECK_BUILD'])\n"
+    )
+    modules = tmp_path / "modules"
+    modules.mkdir()
+    (modules / "torch.py").write_text("")
+    has_torch = dataclasses.replace(
+        target, environment={**target.environment, "PYTHONPATH": str(modules)}
+    )
+    assert run.check_build_items(has_torch, MPI_ONLY, tmp_path).failures == []
+    (modules / "torch.py").write_text("raise OSError('no libgomp')")
+    assert run.check_build_items(has_torch, MPI_ONLY, tmp_path).failures
+    assert "AssertionError" in (tmp_path / "check-build" / "log.txt").read_text()
 
 
 def test_a_horovod_without_check_build_is_run_by_mpirun_alone(target: Target, tmp_path) -> None:

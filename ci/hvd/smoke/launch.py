@@ -13,6 +13,7 @@ from hvd.errors import CommandFailed, HvdError
 from hvd.smoke.check_build import Expectation
 
 PROGRAM = pathlib.Path(__file__).resolve().with_name("program.py")
+CHECK_BUILD = PROGRAM.with_name("program_check_build.py")
 
 
 @dataclasses.dataclass(frozen=True)

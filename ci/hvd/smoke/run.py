@@ -13,7 +13,15 @@ from hvd import process
 from hvd.errors import CommandFailed, HvdError
 from hvd.smoke import attribution, check_build, records
 from hvd.smoke.check_build import Expectation
-from hvd.smoke.launch import OWN_GPU, Launcher, Target, find_program, launch, launchers
+from hvd.smoke.launch import (
+    CHECK_BUILD,
+    OWN_GPU,
+    Launcher,
+    Target,
+    find_program,
+    launch,
+    launchers,
+)
 
 #: The frameworks whose operations are run, and their names in the program.
 FRAMEWORKS = {"pytorch": "torch", "tensorflow": "tensorflow"}
@@ -154,8 +162,9 @@ def check_build_items(
             for name, reason in left_out.items()
         ]
     try:
-        # --verbose: the log then says why an extension cannot be imported.
-        command = [find_program(target, "horovodrun"), "--check-build", "--verbose"]
+        horovodrun = find_program(target, "horovodrun")
+        frameworks = [FRAMEWORKS[each] for each in FRAMEWORKS if each in expectation.frameworks]
+        command = [str(target.python), str(CHECK_BUILD), horovodrun, *frameworks]
         check.log = out / "check-build" / "log.txt"
         completed = process.run(command, log=check.log, env=target.environment, timeout=timeout)
         check.seconds = completed.seconds
