@@ -9,8 +9,8 @@ from typing import List, Optional
 import typer
 
 from hvd import (
-    bench,
     cli_activate,
+    cli_bench,
     cli_bundle,
     cli_cache,
     cli_check,
@@ -50,6 +50,7 @@ from hvd.cli_common import (
     chosen,
 )
 from hvd.errors import HvdError
+from hvd.performance import page as performance_page
 from hvd.pipeline import Options
 from hvd.run import EXIT_STATUS, StageFailed
 from hvd.spack import Sources
@@ -166,37 +167,15 @@ def lock(
     solve_all.keep(names or environment.of_sites(), options, check)
 
 
-@app.command(name="bench")
-def bench_builds(
-    name: str = EnvironmentArgument,
-    spec: str = SpecOption,
-    jobs: int = JobsOption,
-    python: str = PythonOption,
-    spack: str = SpackOption,
-    packages: str = PackagesOption,
-    compiler_wrapper: str = WrapperOption,
-    pair: str = PairOption,
-    verbose: bool = VerboseOption,
-) -> None:
-    """Time plain pip, the pip engine and spack install against each other."""
-    options = Options(
-        sources=Sources(spack, packages, compiler_wrapper, pair),
-        python=python,
-        jobs=jobs or machine.cores(),
-        verbose=verbose,
-    )
-    for row in bench.run(chosen(name, spec), options):
-        console.note(f"{row['engine']:<12}{row['seconds']:8.1f} s{row['ratio']:8.2f}")
-
-
 @app.command(name="docs")
 def docs(
     check: bool = typer.Option(False, "--check", help="Write nothing; fail where it is stale."),
 ) -> None:
-    """Bring what is made of other files up to date: the README's tables, the pages of the sites
-    and of the support matrix.
+    """Bring what is made of other files up to date: the README's tables, the pages of the sites,
+    of the support matrix and of performance.
     """
-    for path in [*site_page.write(check), *page.write(definition.matrix(), check)]:
+    written = site_page.write(check) + page.write(definition.matrix(), check)
+    for path in written + performance_page.write(check):
         console.note(paths.shorten(path))
 
 
@@ -208,6 +187,7 @@ def list_environments() -> None:
 
 
 app.command(name="activate")(cli_activate.activate)
+app.command(name="bench")(cli_bench.bench)
 app.command(name="bundle")(cli_bundle.bundle)
 app.add_typer(cli_cache.app, name="cache")
 app.command(name="check", context_settings={"allow_extra_args": True})(cli_check.check)

@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from hvd.errors import HvdError
+from hvd.report import canvas
 from hvd.support import definition, page, picture, result
 from hvd.support.definition import Expected
 from tests import matrix as made
@@ -101,7 +102,7 @@ def test_what_is_stale_is_refused_by_check_and_then_written(elsewhere, monkeypat
     text = (elsewhere / "PAGE").read_text()
     assert text.startswith("# Ours\n") and text.endswith("\nmore\n") and "MXNet" in text
     drawn = (elsewhere / "picture.svg").read_text()
-    assert picture.digest_of(drawn) == picture.digest(RESULTS)
+    assert canvas.digest_of(drawn) == picture.digest(RESULTS)
     # another result, another picture
     monkeypatch.setattr(page.result, "load_all", lambda: RESULTS[1:])
     with pytest.raises(HvdError, match="picture.svg"):

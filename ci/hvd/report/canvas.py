@@ -8,6 +8,7 @@ display, no default backend and no state of the process matter.
 from __future__ import annotations
 
 import io
+import re
 from typing import TYPE_CHECKING, ContextManager
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ WIDTH = 800
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 
 _DPI = 100
+_DIGEST = re.compile(r"hvd ([0-9a-f]{64})")
 
 
 def style() -> ContextManager[None]:
@@ -40,21 +42,27 @@ def figure(height: int) -> Figure:
     return empty
 
 
-def encoded(drawn: Figure, format: str = "png", description: str = "") -> bytes:
+def encoded(drawn: Figure, format: str = "png", digest: str = "") -> bytes:
     """The bytes of a picture, ``png`` or ``svg``: the same for the same input.
 
     Args:
         drawn: the figure.
         format: ``png`` or ``svg``.
-        description: what is written into the file beside the picture.
+        digest: of what it shows, for `digest_of`: other fonts make other bytes of the same.
     """
     buffer = io.BytesIO()
     # Without matplotlib's version and the date.
     metadata = {"Software": None} if format == "png" else {"Date": None, "Creator": None}
-    if description:
-        metadata["Description"] = description
+    if digest:
+        metadata["Description"] = f"hvd {digest}"
     drawn.savefig(buffer, format=format, metadata=metadata)
     return buffer.getvalue()
+
+
+def digest_of(picture: str) -> str:
+    """The digest that an SVG was made with; empty where it has none."""
+    found = _DIGEST.search(picture)
+    return found[1] if found else ""
 
 
 def clipped(label: str, limit: int = 34) -> str:

@@ -8,6 +8,7 @@ from typing import Dict, Iterable, List, Sequence
 from hvd import paths, site_page, specs
 from hvd.errors import HvdError
 from hvd.files import write_atomically
+from hvd.report import canvas
 from hvd.report.text import Markdown, duration, escape, figures, plural, table
 from hvd.support import bounds, picture, result, wanted
 from hvd.support.definition import AXES, NONE, SYSTEM, Matrix
@@ -53,7 +54,7 @@ def write(matrix: Matrix, check: bool = False) -> List[pathlib.Path]:
             stale[path] = text.encode()
     if results:
         drawn = PICTURE.read_text() if PICTURE.exists() else ""
-        if picture.digest_of(drawn) != picture.digest(results):
+        if canvas.digest_of(drawn) != picture.digest(results):
             stale[PICTURE] = b"" if check else picture.draw(matrix, results)
     if stale and check:
         shown = ", ".join(paths.shorten(path) for path in stale)

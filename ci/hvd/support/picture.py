@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, List, Sequence, Tuple
 
 from hvd import specs, stamp
@@ -15,11 +14,10 @@ if TYPE_CHECKING:
 
 _COLOURS = {"all": "#009E73", "some": "#E69F00", "none": "#D55E00"}
 _MEANINGS = {"all": "every cell passed", "some": "some passed", "none": "none passed"}
-_DIGEST = re.compile(r"hvd matrix ([0-9a-f]{64})")
 
 
 def draw(matrix: Matrix, results: Sequence[Result]) -> bytes:
-    """An SVG of the results; with a digest of them in it, as other fonts make other bytes."""
+    """An SVG of the results."""
     from matplotlib.patches import Patch
 
     tried = [each for each in results if each.result in TRIED]
@@ -35,18 +33,12 @@ def draw(matrix: Matrix, results: Sequence[Result]) -> bytes:
         patches = [Patch(color=c, label=_MEANINGS[name]) for name, c in _COLOURS.items()]
         figure.legend(handles=patches, loc="outside lower center", ncols=3, frameon=False)
         figure.suptitle("Cells that passed, of those tried")
-        return canvas.encoded(figure, "svg", f"hvd matrix {digest(results)}")
+        return canvas.encoded(figure, "svg", digest(results))
 
 
 def digest(results: Sequence[Result]) -> str:
     """Of all that a picture of ``results`` shows."""
     return stamp.of(sorted([each.cell.id, each.result] for each in results))
-
-
-def digest_of(picture: str) -> str:
-    """The digest that a picture was made with; empty where it has none."""
-    found = _DIGEST.search(picture)
-    return found[1] if found else ""
 
 
 def _panel(

@@ -1,0 +1,169 @@
+"""How long environments take to concretize, and Spack's own recipe beside them."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import time
+from typing import Any, Dict, List, Mapping
+
+import yaml
+
+from hvd import environment, lock, paths, solve_all, stamp
+from hvd.engine_spack import SpackEngine
+from hvd.environment import HOROVOD
+from hvd.errors import CommandFailed
+from hvd.files import write_atomically
+from hvd.performance.result import Part, Row
+from hvd.pipeline import Options
+from hvd.run import Run
+from hvd.spack import Spack
+
+OURS = "hvd"
+BUILTIN = "builtin"
+#: The row of several environments, whose subject is their number.
+TOGETHER = "together"
+#: Seconds that one solve may take.
+_TIMEOUT = 1800
+#: What is solved first, so that Spack's caches are there.
+_WARM_UP = "gmake"
+
+
+def run(names: List[str], options: Options, repeat: int = 1) -> Part:
+    """Solve the environments ``names``, each ``repeat`` times, and builtin's nearest spec in turn.
+
+    Then all of them at a time as ``./hvd concretize`` does, the first 1, 2, 4, ... of them.
+
+    Raises:
+        StageFailed: Spack could not be had, or one of ours has no solution.
+    """
+    options = dataclasses.replace(options, fresh=True)
+    engines = [
+        SpackEngine(environment.load(name), options.sources, jobs=options.jobs, fresh=True)
+        for name in names
+    ]
+    current = Run(solve_all.NAME, "bench", options.verbose)
+    part = Part("solves", [])
+    with lock.exclusive(paths.STATE / "lock"):
+        with current.stage("setup"):
+            with current.step("Spack and its packages") as task:
+                engines[0].locate(task)
+            spack = engines[0].spack
+            for engine in engines:
+                engine.spack = spack
+            for engine in [e for e in engines if not e.environment.site] or engines[:1]:
+                engine.setup(current)
+            with current.step("Spack's caches") as task:
+                if not (spack.scope / "packages.yaml").exists():
+                    spack.find_tools(task.log, [])
+                peer = _configure(spack)
+                for variables in ({}, peer):
+                    spack.run("spec", _WARM_UP, log=task.log, variables=variables)
+        with current.stage("concretize"):
+            for engine in engines:
+                part.rows += _compare(engine, peer, current, repeat, part.rows)
+    pair = spack.pair
+    part.versions = {"Spack": pair.spack.version, "Spack packages": pair.packages.version}
+    part.rows += _together(names, options)
+    return part
+
+
+def _compare(
+    engine: SpackEngine, peer: Mapping[str, str], run: Run, repeat: int, before: List[Row]
+) -> List[Row]:
+    """A row for the environment of ``engine`` and one for builtin's nearest spec."""
+    subject = engine.environment
+    ours = Row(OURS, [], subject.name, note="; ".join(subject.specs))
+    builtin = Row(BUILTIN, [], subject.name)
+    for number in range(repeat):
+        begin = time.monotonic()
+        engine.concretize(run)
+        ours.seconds.append(time.monotonic() - begin)
+        run.stages[-1].steps[-1].name = subject.name
+        if number == 0:
+            spec = nearest(engine.solution())
+            # environments that come down to one spec of builtin's need it solved only once
+            known = next((r for r in before if r.name == BUILTIN and r.note == spec), None)
+            builtin = dataclasses.replace(known or builtin, subject=subject.name, note=spec)
+        if known:
+            continue
+        with run.step(f"builtin, {subject.name}") as task:
+            begin = time.monotonic()
+            arguments = ("spec", "--fresh", spec)
+            try:
+                engine.spack.run(*arguments, log=task.log, variables=peer, timeout=_TIMEOUT)
+            except CommandFailed as error:
+                # which is what its users get
+                task.skipped(f"no solution: {error.message.splitlines()[0]}")
+                break
+            builtin.seconds.append(time.monotonic() - begin)
+    return [ours, builtin]
+
+
+def nearest(solution: Mapping[str, Any]) -> str:
+    """The spec of Spack's own recipe that comes nearest to the solution of an environment.
+
+    Without architecture: it is solved for this machine, whose compilers are all that it knows.
+
+    Args:
+        solution: the concrete specs by hash, as a lock file has them.
+    """
+    node = next(each for each in solution.values() if each["name"] == HOROVOD)
+    variants = node["parameters"]
+    controllers = [name for name in ("mpi", "gloo") if variants[name]]
+    # it has one variant for what carries the operations, and no DDL
+    operations = [name for name in ("nccl", "ccl") if variants[name]] or controllers
+    words = [f"builtin.{HOROVOD}@{node['version']}"]
+    words.append(f"frameworks={','.join(sorted(variants['frameworks']))}")
+    words.append(f"controllers={','.join(controllers)}")
+    words.append(f"tensor_ops={operations[0]}")
+    for stack, architecture in (("cuda", "cuda_arch"), ("rocm", "amdgpu_target")):
+        words.append(f"{'+' if variants[stack] else '~'}{stack}")
+        if variants[stack]:
+            values = variants[architecture]
+            words.append(
+                f"{architecture}={values if isinstance(values, str) else ','.join(values)}"
+            )
+    return " ".join(words)
+
+
+def _configure(spack: Spack) -> Dict[str, str]:
+    """Configure a Spack without this repository; the variables that make ``spack`` that one.
+
+    It is as Spack comes, with this machine's compilers and build tools found, and nothing
+    installed.
+    """
+    directory = spack.state / "builtin"
+    scope = directory / "config"
+    stamp.clear(directory)
+    scope.mkdir(parents=True)
+    builtin = spack.packages / "repos" / "spack_repo" / "builtin"
+    files = {
+        "config": {
+            "install_tree": {"root": str(directory / "opt")},
+            "misc_cache": str(directory / "cache"),
+            # its recipe has no other versions
+            "deprecated": True,
+        },
+        "repos": {"builtin": str(builtin)},
+        "bootstrap": {"enable": False, "root": str(directory / "bootstrap")},
+    }
+    for section, content in files.items():
+        text = yaml.safe_dump({section: content}, sort_keys=False)
+        write_atomically(scope / f"{section}.yaml", text.encode())
+    shutil.copy(spack.scope / "packages.yaml", scope)
+    return {
+        "SPACK_USER_CONFIG_PATH": str(scope),
+        "SPACK_USER_CACHE_PATH": str(directory / "user"),
+    }
+
+
+def _together(names: List[str], options: Options) -> List[Row]:
+    """A row for each number of environments that are solved at a time."""
+    counts = [2**power for power in range(len(names).bit_length()) if 2**power < len(names)]
+    rows = []
+    for count in [*counts, len(names)]:
+        begin = time.monotonic()
+        solve_all.run(names[:count], options)
+        rows.append(Row(TOGETHER, [time.monotonic() - begin], str(count)))
+    return rows

@@ -1,0 +1,192 @@
+"""What `./hvd bench` makes of what it has measured."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hvd import paths
+from hvd.errors import HvdError
+from hvd.performance import allreduce, page, picture, result, solves
+from hvd.performance.result import Part, Row
+from hvd.report import canvas
+
+HOST = {"os": "Linux", "cpu": "zen3", "cores": 2, "memory": 2**33}
+BUILDS = Part(
+    "builds",
+    [
+        Row("plain pip", [100.0, 90.0, 110.0], "local-hvd", note="baseline"),
+        Row("spack install", [104.0], "local-hvd"),
+        Row("binary cache", [5.0], "local-hvd"),
+    ],
+    {"Spack": "1.2"},
+    HOST,
+    "2026-11-22",
+)
+SOLVES = Part(
+    "solves",
+    [
+        Row("hvd", [12.0], "local-hvd"),
+        Row("builtin", [40.0], "local-hvd", note="builtin.py-horovod"),
+        Row("hvd", [20.0], "frontier-hvd"),
+        Row("builtin", [], "frontier-hvd", note="builtin.py-horovod +rocm"),
+        Row("together", [12.0], "1"),
+        Row("together", [24.0], "2"),
+    ],
+    {},
+    HOST,
+    "2026-11-22",
+)
+ALLREDUCE = Part(
+    "allreduce",
+    [
+        Row(name, seconds, ranks=ranks, bytes=size)
+        for ranks in (1, 2, 4)
+        for size in (4, 64 * 2**20)
+        for name, seconds in (
+            ("Horovod, MPI", [0.02, 0.03, 0.05]),
+            ("mpi4py", [0.024]),
+            ("Horovod, Gloo", [0.05]),
+            ("torch.distributed, Gloo", [0.06]),
+        )
+    ],
+    {},
+    HOST,
+    "2026-11-22",
+)
+ALL = [BUILDS, SOLVES, ALLREDUCE]
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(result, "DIRECTORY", tmp_path / "performance")
+    monkeypatch.setattr(page, "PAGE", tmp_path / "performance.md")
+    page.PAGE.write_text(f"# Title\n\n{page.BEGIN}\n<!-- end -->\n")
+    for part in ALL:
+        result.save(part)
+    return tmp_path
+
+
+def test_what_is_kept_is_what_was_measured(kept):
+    assert result.load_all() == ALL
+    data = json.loads(result.file("builds").read_text())
+    assert data["rows"][0]["seconds"] == [100.0, 90.0, 110.0]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rows": []}, "key 'rows'"),
+        ({"date": "today"}, "key 'date'"),
+        ({"speed": 1}, "key 'speed' is unknown"),
+        ({"rows": [{"name": "x"}]}, "key 'rows:0:seconds' is missing"),
+    ],
+)
+def test_a_damaged_file_is_named_with_its_key(kept, change, message):
+    path = result.file("builds")
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(HvdError) as caught:
+        result.load_all()
+    assert "builds.json" in caught.value.message and message in caught.value.message
+
+
+def test_goals_are_ratios_in_their_direction():
+    ratios = [goal.ratio(ALL) for goal in page.GOALS]
+    assert ratios == [pytest.approx(1.04), pytest.approx(0.3), pytest.approx(0.8)]
+    assert [goal.met(r) for goal, r in zip(page.GOALS, ratios)] == [True, False, False]
+    assert [goal.ratio([]) for goal in page.GOALS] == [None] * 3
+    assert page.GOALS[2].met(0.9) and page.GOALS[2].met(1.5)
+
+
+def test_the_page_has_every_row_and_says_what_is_not_met():
+    text = page.page(ALL)
+    for words in (
+        "| at most 1.05 | 1.04 | met |",
+        "| at most 0.25 | 0.30 | **not met** |",
+        "| plain pip | 100 s | 90.0 s, 110 s | 1.00 | baseline |",
+        "| spack install | 104 s | once | 1.04 |",
+        "| frontier-hvd | 20.0 s | once | no solution | – |",
+        "| 2 | 24.0 s | 12.0 s |",
+        "### 1 rank\n",
+        "### 4 ranks",
+        "| 64 MiB | 30.0 ms ± 33% | 24.0 ms ± 0% | 1.25 |",
+        "2026-11-22, Linux, zen3, 2 cores, 8 GiB; Spack 1.2.",
+    ):
+        assert words in text.replace("1 min 40 s", "100 s").replace("1 min 44 s", "104 s").replace(
+            "1 min 30 s", "90.0 s"
+        ).replace("1 min 50 s", "110 s")
+    assert page.page([]) == "Nothing has been measured yet.\n"
+
+
+def test_a_page_that_is_not_what_is_known_is_refused(kept):
+    with pytest.raises(HvdError, match="performance.md"):
+        page.write(check=True)
+    assert {path.name for path in page.write()} == {
+        "performance.md",
+        *(f"performance-{part.name}.svg" for part in ALL),
+    }
+    assert page.write(check=True) == []
+    result.save(Part("builds", BUILDS.rows[:2], {}, HOST, "2026-11-22"))
+    with pytest.raises(HvdError, match="performance-builds.svg"):
+        page.write(check=True)
+
+
+@pytest.mark.parametrize("part", ALL, ids=lambda part: part.name)
+def test_every_part_can_be_drawn(part):
+    drawn = picture.draw(part).decode()
+    assert drawn.startswith("<?xml") and "<path" in drawn
+    assert canvas.digest_of(drawn) == picture.digest(part)
+
+
+def test_the_repository_s_page_is_up_to_date():
+    assert page.write(check=True) == []
+
+
+PARAMETERS = {
+    **dict.fromkeys(("mpi", "gloo", "nccl", "cuda"), True),
+    **dict.fromkeys(("ccl", "ddl", "rocm"), False),
+    "frameworks": ["tensorflow", "pytorch"],
+    "cuda_arch": ["80"],
+}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "spec"),
+    [
+        (
+            {},
+            "frameworks=pytorch,tensorflow controllers=mpi,gloo tensor_ops=nccl"
+            " +cuda cuda_arch=80 ~rocm",
+        ),
+        (
+            {"nccl": False, "ddl": True, "gloo": False, "cuda": False, "frameworks": ["mxnet"]},
+            "frameworks=mxnet controllers=mpi tensor_ops=mpi ~cuda ~rocm",  # it has no DDL
+        ),
+        (
+            {"nccl": False, "mpi": False, "cuda": False, "rocm": True, "amdgpu_target": "gfx90a"},
+            "frameworks=pytorch,tensorflow controllers=gloo tensor_ops=gloo"
+            " ~cuda +rocm amdgpu_target=gfx90a",
+        ),
+    ],
+)
+def test_nearest_spec_of_builtin(parameters, spec):
+    node = {"name": "py-horovod", "version": "0.28.1", "parameters": {**PARAMETERS, **parameters}}
+    solution = {"a": {"name": "python"}, "b": node}
+    assert solves.nearest(solution) == f"builtin.py-horovod@0.28.1 {spec}"
+
+
+def test_an_allreduce_takes_as_long_as_its_slowest_rank(tmp_path):
+    for rank, seconds in enumerate(([1.0, 2.0], [3.0, 1.0])):
+        record = [["horovod", 4, seconds], ["peer", 4, [0.5, 0.5]]]
+        (tmp_path / f"rank-{rank}.json").write_text(json.dumps(record))
+    assert allreduce.rows("mpi", tmp_path, 2) == [
+        Row("Horovod, MPI", [3.0, 2.0], ranks=2, bytes=4),
+        Row("mpi4py", [0.5, 0.5], ranks=2, bytes=4),
+    ]
+    with pytest.raises(HvdError, match="rank 2 recorded nothing"):
+        allreduce.rows("mpi", tmp_path, 3)
+
+
+def test_the_page_is_in_the_readme():
+    assert "docs/performance.md" in (paths.ROOT / "README.md").read_text()
