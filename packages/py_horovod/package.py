@@ -527,6 +527,7 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     patch("cve-2026-31234-launch-0.25.patch", when="@0.25:0.28.1")
     # https://nvd.nist.gov/vuln/detail/CVE-2024-10190
     patch("cve-2024-10190.patch", when="@0.20:0.28.1")
+    patch("rendezvous-key.patch", when="@0.20:0.28.1")
     # https://github.com/horovod/horovod/issues/3923
     patch("gloo.patch", when="@0.18:0.28.0")
     # https://github.com/horovod/horovod/pull/3957

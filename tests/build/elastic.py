@@ -80,10 +80,14 @@ class Job:
         late = time.monotonic() > self.deadline
         assert not late, f"no {waited_for} within {TIMEOUT:.0f} s:\n{self.output}"
 
+    def processes(self) -> List[psutil.Process]:
+        """All that the launcher has started."""
+        return psutil.Process(self.launcher.pid).children(recursive=True)
+
     def workers(self) -> Dict[str, psutil.Process]:
         """The training processes, by the name of their host."""
         found = {}
-        for each in psutil.Process(self.launcher.pid).children(recursive=True):
+        for each in self.processes():
             with contextlib.suppress(psutil.Error):
                 words = each.cmdline()
                 if words[1:2] == [str(SCRIPT)]:

@@ -1,9 +1,9 @@
 """examples/elastic, for real: a worker is killed, another is added, and the job goes on."""
 
 import base64
-import json
 import signal
-import socket
+
+import psutil
 
 from tests.build import elastic
 from tests.build.security import payload
@@ -51,15 +51,17 @@ def check(job: elastic.Job) -> None:
 
 def attack(job: elastic.Job, host: str) -> None:
     """Whoever has no key is refused, and takes the place of no worker."""
-    port = job.workers()[host].environ()["HOROVOD_GLOO_RENDEZVOUS_PORT"]
+    worker = job.workers()[host]
+    port = worker.environ()["HOROVOD_GLOO_RENDEZVOUS_PORT"]
     place = f"/worker_addresses/{host}:0"
     pickled = base64.b64encode(payload.pickled(job.directory / "marker"))
-    assert payload.request(port, "PUT", place, pickled) == 400
-    with socket.create_server(("127.0.0.1", 0)) as false:
-        address = ["127.0.0.1", false.getsockname()[1]]
-        key = base64.b64encode(b"k" * 32).decode()
-        worker = json.dumps({"addresses": {"lo": [address]}, "secret_key": key})
-        false.close()
-        assert payload.request(port, "PUT", place, worker) == 400
-    assert payload.request(port, "GET", place) == 404
+    assert payload.request(port, "PUT", place, pickled) == 403
+    assert payload.request(port, "PUT", "/global/0", b"address") == 403
+    for method in ("GET", "DELETE"):
+        for path in (place, "/global/0", f"/rank_and_size/{host}:0"):
+            assert payload.request(port, method, path) == 403
     assert payload.request(port, "HEAD", "/hosts") == 405
+    key = worker.environ()["_HOROVOD_RENDEZVOUS_KEY"]
+    assert len(key) == 64
+    family = [job.launcher.pid, *(each.pid for each in job.processes())]
+    assert not [pid for pid in family if key in " ".join(psutil.Process(pid).cmdline())]

@@ -73,5 +73,8 @@ def test_an_orphan_that_nobody_has_read_the_end_of_is_ended(tmp_path):
     """Its parent may be one that does not, such as a test that adopts orphans."""
     path = tmp_path / "lock"
     child = subprocess.Popen(["sleep", "100"], env={**os.environ, lock.MARK: str(path)})
+    # the kernel shows a new program's environment a moment after it was started
+    while lock.MARK not in psutil.Process(child.pid).environ():
+        time.sleep(0.01)
     lock.end_orphans(path)
     assert child.wait() == -signal.SIGKILL

@@ -18,9 +18,9 @@ def main(arguments) -> int:
     if arguments == ["--version"]:
         print("mpirun (Open MPI) 4.1.4")
         return 0
-    key = os.environ.get("_HOROVOD_RUN_FUNC_KEY", "")
+    keys = [os.environ["_HOROVOD_RUN_FUNC_KEY"]] if "_HOROVOD_RUN_FUNC_KEY" in os.environ else []
     with open(os.environ["SECURITY_TEST_LOG"], "a") as log:
-        log.write(json.dumps({"arguments": arguments, "key": key}) + "\n")
+        log.write(json.dumps({"arguments": arguments, "keys": keys}) + "\n")
     size = int(arguments[arguments.index("-np") + 1])
     command = arguments[arguments.index(sys.executable) :]
     names = [name for option, name in zip(arguments, arguments[1:]) if option == "-x"]

@@ -1,7 +1,8 @@
 """Run a function with horovod.run() out of a source tree, where nothing is compiled.
 
 Arguments: the launcher's module, and options of horovod.run() as JSON.  The last line that is
-printed is JSON: the results or the error, and the addresses that servers listened on.
+printed is JSON: the results or the error, the addresses that servers listened on, and whether
+Gloo's rendezvous has a key.
 """
 
 import importlib
@@ -27,9 +28,9 @@ def main(name, options) -> None:
     launcher.gloo_built = launcher.mpi_built = lambda verbose=False: True
     package = name.rpartition(".")[0]
     server = importlib.import_module(f"{package}.http.http_server")
-    listening = []
-    for cls in (server.KVStoreHTTPServer, server.RendezvousHTTPServer):
-        record(cls, listening)
+    listening, keyed = [], []
+    record(server.KVStoreHTTPServer, listening, [])
+    record(server.RendezvousHTTPServer, listening, keyed)
     # ranks cannot import this file
     cloudpickle.register_pickle_by_value(sys.modules["__main__"])
     loopback = next(
@@ -39,7 +40,7 @@ def main(name, options) -> None:
     )
     # of the launcher in 0.19, of the package later
     run = getattr(launcher, "run", None) or importlib.import_module(package).run
-    outcome = {"listening": listening}
+    outcome = {"listening": listening, "keyed": keyed}
     try:
         outcome["results"] = run(
             add,
@@ -55,13 +56,15 @@ def main(name, options) -> None:
     print("\n" + json.dumps(outcome, default=repr))
 
 
-def record(cls, listening) -> None:
-    """Append the address of each server of ``cls`` to ``listening``."""
+def record(cls, listening, keyed) -> None:
+    """Append the address of each server of ``cls``, and whether it has a key."""
     bind = cls.server_bind
 
     def server_bind(self):
         bind(self)
         listening.append(self.server_address[0])
+        if hasattr(self, "secret_key"):
+            keyed.append(bool(self.secret_key))
 
     cls.server_bind = server_bind
 

@@ -1,6 +1,6 @@
 """An ssh that runs the command on this machine, with an environment of its own as a login has.
 
-``SECURITY_TEST_LOG`` gets the command line, and the key that came with this process.
+``SECURITY_TEST_LOG`` gets the command line, and the keys that came with this process.
 """
 
 import json
@@ -11,9 +11,10 @@ import sys
 
 def main(arguments) -> None:
     """Act as ssh."""
-    key = os.environ.get("_HOROVOD_RUN_FUNC_KEY", "")
+    names = ("_HOROVOD_RENDEZVOUS_KEY", "_HOROVOD_RUN_FUNC_KEY")
+    keys = [os.environ[name] for name in names if name in os.environ]
     with open(os.environ["SECURITY_TEST_LOG"], "a") as log:
-        log.write(json.dumps({"arguments": arguments, "key": key}) + "\n")
+        log.write(json.dumps({"arguments": arguments, "keys": keys}) + "\n")
     while arguments[0].startswith("-"):
         arguments = arguments[2:]
     command = " ".join(arguments[1:])

@@ -1,0 +1,84 @@
+"""rendezvous-key.patch: Gloo's rendezvous serves those who have the key of the job.
+
+The server and the clients of a source tree, the one in C++ compiled.  That jobs have a key, and
+that nobody else sees it, test_cve_2026_31234.py and test_elastic.py say.
+"""
+
+import hashlib
+import hmac
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+from tests import plugin
+from tests.build import compiling
+from tests.build.security import sources
+
+#: The first version, the last, and one of each http_store.cc.
+VERSIONS = ("0.20.0", "0.22.1", "0.28.1")
+SOURCES = (
+    "horovod/common/gloo/http_store.cc",
+    "horovod/common/logging.cc",
+    "horovod/common/common.cc",
+    "third_party/gloo/gloo/rendezvous/store.cc",
+)
+BOOST = "third_party/boost/*/include"
+DIGEST = """
+#include "horovod/common/gloo/hmac_sha256.h"
+#include <iostream>
+#include <iterator>
+using namespace horovod::common;
+int main(int, char** argv) {
+  std::string message((std::istreambuf_iterator<char>(std::cin)), {});
+  std::cout << ToHex(HmacSha256(FromHex(argv[1]), message));
+}
+"""
+
+
+def compiled(tree: pathlib.Path, program: pathlib.Path, *sources: object) -> pathlib.Path:
+    """Compile and link ``sources`` to ``program``."""
+    includes = [*compiling.INCLUDES, *(p.relative_to(tree) for p in tree.glob(BOOST))]
+    command = ["c++", "-std=c++17", "-w", *(f"-I{path}" for path in includes)]
+    command += [*map(str, sources), "-o", str(program), "-lpthread"]
+    done = subprocess.run(command, cwd=tree, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return program
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_who_has_no_key_is_refused(request, patched, version, tmp_path):
+    plugin.need(request, "build", "c++")
+    source = patched(version)
+    program = compiled(source.tree, tmp_path / "store", sources.HERE / "store.cc", *SOURCES)
+    refused = [403, 403, 403]
+    assert sources.outcome(source.run("rendezvous.py", program)) == {
+        "signed": [200, 200],
+        "unsigned": refused,
+        "another key": refused,
+        "signature of another request": refused,
+        "kept": "address",
+        "worker's": "worker",
+        "C++": "same",
+        "C++ has deleted": True,
+        "C++ without key": "HTTP request failed.",
+        "C++ with another key": "HTTP request failed.",
+        "C++ left": ["global", "hosts"],
+        "signed DELETE": 200,
+        "server without key": [200, "same", "same"],
+    }
+
+
+def test_the_digest_is_hmac_sha256(request, patched, tmp_path):
+    plugin.need(request, "build", "c++")
+    source = tmp_path / "digest.cc"
+    source.write_text(DIGEST)
+    program = compiled(patched("0.28.1").tree, tmp_path / "digest", source)
+    # where its padding takes another block, and keys of more than a block
+    for length in (0, 1, 55, 56, 63, 64, 65, 119, 120, 100_000):
+        for key in (b"", os.urandom(32), os.urandom(64), os.urandom(65)):
+            message = os.urandom(length)
+            done = subprocess.run([program, key.hex()], input=message, stdout=subprocess.PIPE)
+            wanted = hmac.new(key, message, hashlib.sha256).hexdigest()
+            assert done.stdout.decode() == wanted, (length, len(key))
