@@ -106,16 +106,7 @@ class SpackEngine:
                 arguments = ["uninstall", "--yes-to-all", "--force", HOROVOD]
                 self.spack.run("-e", directory, *arguments, log=task.log, check=False)
         with run.step("sources") as task:
-            listing = self.spack.python(directory, mirror.LISTER, task.log)
-            wanted = mirror.parse(listing)
-
-            def show(source: mirror.Source) -> None:
-                task.say(f"{source.name}@{source.version}")
-
-            count = mirror.fill(
-                wanted, self.spack.mirror, self.spack.addresses, task.log, on_source=show
-            )
-            task.say(f"{count} fetched, {len(wanted)} to build")
+            wanted = self.fill_mirror(task)
         with run.step("spack install") as task:
             self.spack.run(
                 *("-e", directory, "install", "--fail-fast", f"-j{self.jobs}"),
@@ -124,6 +115,24 @@ class SpackEngine:
             )
             if not wanted:
                 task.cached()
+
+    def fill_mirror(self, task: Task) -> List[mirror.Source]:
+        """Fetch what is to be built into the mirror.
+
+        Returns:
+            Everything that is to be built.
+        """
+        listing = self.spack.python(self.environment.directory, mirror.LISTER, task.log)
+        wanted = mirror.parse(listing)
+
+        def show(source: mirror.Source) -> None:
+            task.say(f"{source.name}@{source.version}")
+
+        count = mirror.fill(
+            wanted, self.spack.mirror, self.spack.addresses, task.log, on_source=show
+        )
+        task.say(f"{count} fetched, {len(wanted)} to build")
+        return wanted
 
     def activation(self, task: Task) -> Dict[str, str]:
         """The variables that make the built environment the active one."""

@@ -52,6 +52,10 @@ def run(environment: Environment, options: Options, repeat: int = 1) -> Part:
             spack.concretize(current)
             pip.concretize(current)
         with current.stage("build"):
+            with current.step("spack install --only dependencies") as task:
+                arguments = ("install", "--only", "dependencies", f"-j{options.jobs}")
+                spack.fill_mirror(task)
+                spack.spack.run("-e", environment.directory, *arguments, log=task.log)
             for _ in range(repeat):
                 times = _once(current, pip, spack)
                 for row, seconds in zip(part.rows, times):
