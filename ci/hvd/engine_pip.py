@@ -11,6 +11,8 @@ import pathlib
 import shutil
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
+from packaging.version import Version
+
 from hvd import (
     accelerators,
     built,
@@ -307,6 +309,10 @@ class PipEngine:
             for name in dict.fromkeys(wanted)
             if name.startswith(("py-", "mxnet")) and name not in have
         ]
+        setuptools = have.get("py-setuptools", {}).get("version", "")
+        # https://setuptools.pypa.io/en/stable/history.html#v70-1-0: it makes wheels by itself
+        if setuptools and Version(setuptools) < Version("70.1") and "py-wheel" not in have:
+            missing.append("wheel")
         if missing:
             raise HvdError(
                 f"{self._framework_python} has no {', '.join(missing)}",

@@ -12,7 +12,7 @@ from hvd.engine_pip import PipEngine
 from hvd.errors import HvdError
 from hvd.mpi import Mpi
 
-VERSIONS = {"torch": "2.13.0"}
+VERSIONS = {"torch": "2.13.0", "setuptools": "82.0.0"}
 NEEDED = ("numpy", "cloudpickle", "psutil", "pyyaml", "packaging", "setuptools", "cffi")
 
 
@@ -63,6 +63,22 @@ def test_what_horovod_needs_is_there_or_named(spec, frameworks) -> None:
         missing = name.replace("-cpu", "")
         assert caught.value.message == f"/site/bin/python has no {missing}"
         assert caught.value.remedy == f"/site/bin/python -m pip install {missing}"
+
+
+@pytest.mark.parametrize(
+    ("setuptools", "wheel", "missing"),
+    [("65.5.0", False, True), ("65.5.0", True, False), ("70.1.0", False, False)],
+)
+def test_an_old_setuptools_needs_wheel(setuptools, wheel, missing) -> None:
+    made = engine("py-horovod@0.28.1 frameworks:=pytorch", "torch", *["wheel"] * wheel)
+    made.found["distributions"]["setuptools"]["version"] = setuptools
+    if not missing:
+        made._require_dependencies()
+        return
+    with pytest.raises(HvdError) as caught:
+        made._require_dependencies()
+    assert caught.value.message == "/site/bin/python has no wheel"
+    assert caught.value.remedy == "/site/bin/python -m pip install wheel"
 
 
 def test_check_build_is_expected_to_list_plugins_only() -> None:
