@@ -55,6 +55,18 @@ def pytest_xdist_make_scheduler(config, log):
     return ByGroup(config, log)
 
 
+@functools.cache
+def give_way() -> None:
+    """Leave the cores to the process that builds, which all the others wait for in the end."""
+    os.nice(5)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item):
+    if "PYTEST_XDIST_WORKER" in os.environ and group(item.location[0]) != BUILT:
+        give_way()
+
+
 def pytest_addoption(parser):
     parser.addoption("--require", default="", help="comma-separated tiers that must run")
     parser.addoption(
