@@ -123,6 +123,13 @@ def test_every_base_image_and_package_has_a_version(made):
             assert "==" in value, value
 
 
+@pytest.mark.parametrize(("mpi", "needed"), [("openmpi", True), ("mpich", False)])
+def test_open_mpi_has_the_ssh_that_it_wants(mpi, needed):
+    text = recipe.render(plan.make(environment.load("local-hvd"), mpi), "containerfile")
+    run = text.rpartition("FROM ")[2]
+    assert ("openssh-client" in run) == needed
+
+
 def test_the_files_that_it_copies_are_there_and_tracked():
     listed = subprocess.run(
         ["git", "-C", paths.ROOT, "ls-files", *plan.files()], capture_output=True, text=True

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import sys
 import textwrap
 
@@ -245,6 +246,15 @@ def test_root_is_allowed_only_for_root(
     monkeypatch.setattr(os, "geteuid", lambda: user)
     settings = environment(LAUNCHERS[0], target, timeout=120)
     assert (settings.get("OMPI_ALLOW_RUN_AS_ROOT") == "1") == allowed
+
+
+@pytest.mark.parametrize("program", ["", "ssh", "rsh"])
+def test_a_machine_without_ssh_will_do(target: Target, tmp_path, program: str) -> None:
+    """Open MPI 4 looks for one, and stops where there is none."""
+    if program:
+        shutil.copy(tmp_path / "bin" / "mpirun", tmp_path / "bin" / program)
+    agent = environment(LAUNCHERS[0], target, timeout=120).get("OMPI_MCA_plm_rsh_agent")
+    assert agent is None if program else os.access(agent, os.X_OK)
 
 
 def test_programs_come_from_the_target_only(target: Target, tmp_path: pathlib.Path) -> None:

@@ -67,7 +67,8 @@ def _run(plan: Plan, docker: bool) -> List[Any]:
     account = f"useradd --create-home --uid {_UID} {_USER}"
     return [
         _base(plan.images.run, "run"),
-        *_apt(("python3",)),
+        # Open MPI's mpirun does not start without it, not even on one machine
+        *_apt(("python3", *["openssh-client"] * (plan.mpi == "openmpi"))),
         *(copy(_from="build", files={path: path}) for path in kept),
         shell(
             commands=[f"ln -s {_CHECKOUT}/.hvd/pip/*/venv {_HOROVOD}", *_found(plan)]

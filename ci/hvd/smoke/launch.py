@@ -193,7 +193,7 @@ def launch(
 def environment(launcher: Launcher, target: Target, timeout: float) -> Dict[str, str]:
     """The target's environment and what the launcher needs beside it."""
     settings = horovod_settings(launcher.controller, launcher.operations, timeout)
-    return {**target.environment, **settings, **small_machine()}
+    return {**target.environment, **settings, **small_machine(target.environment.get("PATH"))}
 
 
 def horovod_settings(controller: str, operations: str, timeout: float) -> Dict[str, str]:
@@ -215,8 +215,12 @@ def horovod_settings(controller: str, operations: str, timeout: float) -> Dict[s
     }
 
 
-def small_machine() -> Dict[str, str]:
-    """What MPI needs where there may be fewer cores than ranks, and no other user than root."""
+def small_machine(path: Optional[str] = None) -> Dict[str, str]:
+    """What MPI needs with fewer cores than ranks, and with neither another user than root nor ssh.
+
+    Args:
+        path: of the programs; that of this process where it is None.
+    """
     settings = {
         # More ranks than cores is what a test machine may need: Open MPI 4, and 5.
         "OMPI_MCA_rmaps_base_oversubscribe": "1",
@@ -228,4 +232,8 @@ def small_machine() -> Dict[str, str]:
         for prefix in ("OMPI", "PRTE"):
             settings[f"{prefix}_ALLOW_RUN_AS_ROOT"] = "1"
             settings[f"{prefix}_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
+    if not (shutil.which("ssh", path=path) or shutil.which("rsh", path=path)):
+        # Open MPI 4 stops without one, though it starts nothing elsewhere:
+        # https://github.com/open-mpi/ompi/blob/v4.1.8/orte/mca/plm/rsh/plm_rsh_component.c
+        settings["OMPI_MCA_plm_rsh_agent"] = shutil.which("false") or "/bin/false"
     return settings
