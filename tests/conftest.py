@@ -83,12 +83,40 @@ def pytest_collection_modifyitems(config, items):
     required = set(filter(None, config.getoption("--require").split(",")))
     missing = required - {tier(item.path) for item in items}
     if missing:
-        raise pytest.UsageError(f"no test of the required tier '{min(missing)}' was collected")
+        message = f"no test of the required tier '{min(missing)}' was collected"
+        if not hasattr(config, "workeroutput"):
+            raise pytest.UsageError(message)
+        # a process of several would end as if it had crashed
+        config.workeroutput[_MISSING] = message
+        items.clear()
     for item in items:
         its = tier(item.path)
         if its in ON_DEMAND and its not in required:
             reason = f"tier '{its}': it takes long, and is asked for by --require {its}"
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+#: Under which a process says what keeps the tests from being run.
+_MISSING = "hvd_missing"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    """Take over what one of several processes said."""
+    message = getattr(node, "workeroutput", {}).get(_MISSING)
+    if message:
+        node.config.hvd_missing = message
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session):
+    if hasattr(session.config, _MISSING):
+        session.exitstatus = pytest.ExitCode.USAGE_ERROR
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if hasattr(config, _MISSING):
+        terminalreporter.write_line(f"ERROR: {config.hvd_missing}", red=True)
 
 
 def chosen_pairs(config) -> list:
