@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 import re
 import shlex
-from typing import Dict, List, Tuple
+from typing import Dict, List, Mapping, Tuple
 
 from hvd import dag_table, environment, paths, site, site_check
 from hvd.errors import HvdError
@@ -47,12 +47,30 @@ def write(check: bool) -> List[pathlib.Path]:
     Raises:
         HvdError: with ``check``, a file is not up to date.
     """
-    stale = {path: text for path, text in files().items() if path.read_text() != text}
+    made = files().items()
+    stale = {path: text.encode() for path, text in made if path.read_text() != text}
+    return bring_up_to_date(stale, check, "the environments say", "./hvd docs")
+
+
+def bring_up_to_date(
+    stale: Mapping[pathlib.Path, bytes], check: bool, source: str, command: str
+) -> List[pathlib.Path]:
+    """Write files that are not as they should be, or with ``check`` refuse them.
+
+    Args:
+        stale: the files, and what they should be.
+        check: write nothing.
+        source: what they are made of, and "say" or "says".
+        command: what makes them.
+
+    Raises:
+        HvdError: with ``check``, there is one.
+    """
     if stale and check:
         shown = ", ".join(paths.shorten(path) for path in stale)
-        raise HvdError(f"not what the environments say: {shown}", "./hvd docs")
-    for path, text in stale.items():
-        write_atomically(path, text.encode())
+        raise HvdError(f"not what {source}: {shown}", command)
+    for path, content in stale.items():
+        write_atomically(path, content)
     return list(stale)
 
 

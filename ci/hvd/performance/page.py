@@ -7,8 +7,6 @@ from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from hvd import paths, site_page
 from hvd.environment import DEFAULT
-from hvd.errors import HvdError
-from hvd.files import write_atomically
 from hvd.performance import allreduce, builds, picture, result, solves
 from hvd.performance.result import Part, Row
 from hvd.report import canvas
@@ -92,12 +90,7 @@ def write(check: bool = False) -> List[pathlib.Path]:
         drawn = path.read_text() if path.exists() else ""
         if canvas.digest_of(drawn) != picture.digest(part):
             stale[path] = b"" if check else picture.draw(part)
-    if stale and check:
-        shown = ", ".join(paths.shorten(path) for path in stale)
-        raise HvdError(f"not what docs/performance says: {shown}", "./hvd bench --page")
-    for path, content in stale.items():
-        write_atomically(path, content)
-    return list(stale)
+    return site_page.bring_up_to_date(stale, check, "docs/performance says", "./hvd bench --page")
 
 
 def page(parts: Sequence[Part]) -> str:

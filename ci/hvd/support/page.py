@@ -6,8 +6,6 @@ import pathlib
 from typing import Dict, Iterable, List, Sequence
 
 from hvd import paths, site_page, specs
-from hvd.errors import HvdError
-from hvd.files import write_atomically
 from hvd.report import canvas
 from hvd.report.text import Markdown, duration, escape, figures, plural, table
 from hvd.support import bounds, picture, result, wanted
@@ -56,12 +54,9 @@ def write(matrix: Matrix, check: bool = False) -> List[pathlib.Path]:
         drawn = PICTURE.read_text() if PICTURE.exists() else ""
         if canvas.digest_of(drawn) != picture.digest(results):
             stale[PICTURE] = b"" if check else picture.draw(matrix, results)
-    if stale and check:
-        shown = ", ".join(paths.shorten(path) for path in stale)
-        raise HvdError(f"not what the results in docs/matrix say: {shown}", "./hvd matrix --page")
-    for path, content in stale.items():
-        write_atomically(path, content)
-    return list(stale)
+    return site_page.bring_up_to_date(
+        stale, check, "the results in docs/matrix say", "./hvd matrix --page"
+    )
 
 
 def page(matrix: Matrix, results: Sequence[Result]) -> str:
