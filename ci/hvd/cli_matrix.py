@@ -26,6 +26,12 @@ def matrix(
         metavar="AXIS=VALUE|TEXT",
         help="Cells with this value of an axis, or this text in their name; several all hold.",
     ),
+    shard: str = typer.Option(
+        "1/1",
+        "--shard",
+        metavar="K/N",
+        help="Part K of N of the cells, for a machine or a checkout each.",
+    ),
     jobs: int = JobsOption,
     resume: bool = typer.Option(
         False, "--resume", help="Leave out cells whose result still holds."
@@ -60,11 +66,11 @@ def matrix(
             console.note(paths.shorten(path))
         return
     found = here.look(asked, cuda)
-    cells = driver.chosen(plan.plan(asked, found), filters or [])
+    cells = driver.shard(driver.chosen(plan.plan(asked, found), filters or []), shard)
     if not cells:
-        raise HvdError("no cell is left by --filter", "see them all: ./hvd matrix --list")
+        raise HvdError("no cell is left by --filter and --shard", "list them: ./hvd matrix --list")
     earlier = {each.cell.id: each for each in result.load_all()}
-    held = [c for c in cells if driver.current(asked, c, found, earlier)]
+    held = [c for c in cells if driver.current(asked, c, found, earlier, examples)]
     if listed:
         _list(cells, held, earlier)
         return

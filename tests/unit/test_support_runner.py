@@ -16,7 +16,7 @@ from hvd import lock
 from hvd.errors import CommandFailed, HvdError
 from hvd.mpi import Mpi
 from hvd.report import RunReport, Stage, Step
-from hvd.support import definition, driver, estimate, examples, result, runner, toolchain
+from hvd.support import definition, driver, estimate, examples, plan, result, runner, toolchain
 from hvd.support.plan import Planned
 from tests import matrix as made
 
@@ -192,6 +192,24 @@ def test_filters_hold_together():
     assert "python" in caught.value.remedy
 
 
+def test_parts_hold_every_cell_once_and_share_no_framework():
+    cells = plan.plan(matrix, made.HERE)
+    parts = [driver.shard(cells, f"{number}/3") for number in (1, 2, 3)]
+    ids = [each.cell.id for part in parts for each in part]
+    assert sorted(ids) == sorted(each.cell.id for each in cells) and len(set(ids)) == len(ids)
+    shares = [{(each.cell.framework, each.cell.python) for each in part} for part in parts]
+    assert not shares[0] & shares[1] and not shares[0] & shares[2] and not shares[1] & shares[2]
+    sizes = [len(part) for part in parts]
+    assert max(sizes) <= 1.2 * min(sizes)
+    assert sorted(driver.shard(cells, "1/1"), key=cells.index) == cells
+
+
+@pytest.mark.parametrize("text", ["3/2", "0/2", "1/0", "1", "a/b", "-1/2"])
+def test_what_is_no_part_is_an_error(text):
+    with pytest.raises(HvdError, match=f"--shard: '{text}' is no part"):
+        driver.shard([], text)
+
+
 def test_resume_takes_a_result_that_was_made_from_the_same():
     planned = Planned(CELL)
     inputs = driver.wanted.inputs(matrix, CELL, made.HERE)
@@ -204,6 +222,12 @@ def test_resume_takes_a_result_that_was_made_from_the_same():
     assert not holds(made.result("passed", inputs="other"))
     assert not holds(made.result("skipped", inputs=inputs))
     assert not driver.current(matrix, planned, made.HERE, {})
+    # with --examples, one without them is tried again
+    came = made.result("passed", inputs=inputs, distributions={"torch": "2.13.0+cpu"})
+    for rates, held in (({}, False), ({"pytorch": {"1": 10.0, "2": 19.0}}, True)):
+        earlier = {CELL.id: dataclasses.replace(came, examples=rates)}
+        assert driver.current(matrix, planned, made.HERE, earlier, with_examples=True) == held
+        assert driver.current(matrix, planned, made.HERE, earlier)
 
 
 def test_an_estimate_says_what_it_is_taken_from():

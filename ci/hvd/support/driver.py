@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Sequence
+import collections
+import re
+from typing import Dict, List, Sequence, Tuple
 
 import rich.progress
 
 from hvd import console, lock, process
 from hvd.errors import HvdError
 from hvd.report.text import duration
-from hvd.support import result, runner, wanted
+from hvd.support import examples, result, runner, wanted
 from hvd.support.definition import AXES, Matrix
 from hvd.support.here import Here
 from hvd.support.plan import Planned
@@ -43,11 +45,55 @@ def chosen(planned: Sequence[Planned], filters: Sequence[str]) -> List[Planned]:
     return found
 
 
-def current(matrix: Matrix, planned: Planned, here: Here, earlier: Dict[str, Result]) -> bool:
-    """Whether an earlier result of the cell still holds: it was made from the same."""
+def shard(planned: Sequence[Planned], text: str) -> List[Planned]:
+    """One of several parts of the cells, each for a machine or a checkout of its own.
+
+    Cells with the same framework and Python are in one part: they share what pip installs.
+
+    Args:
+        planned: all of them.
+        text: ``K/N``, for part K of N.
+
+    Raises:
+        HvdError: it is not that.
+    """
+    match = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", text)
+    number, count = map(int, match.groups()) if match else (1, 0)
+    if number > count:
+        raise HvdError(f"--shard: '{text}' is no part", "give K/N, such as 1/2 and 2/2")
+    groups: Dict[Tuple[str, str], List[Planned]] = collections.defaultdict(list)
+    for each in planned:
+        groups[each.cell.framework, each.cell.python].append(each)
+    parts: List[List[Planned]] = [[] for _ in range(count)]
+    # the largest first, each to the part that has least: parts of much the same size
+    for group in sorted(groups.values(), key=len, reverse=True):
+        min(parts, key=len).extend(group)
+    return parts[number - 1]
+
+
+def current(
+    matrix: Matrix,
+    planned: Planned,
+    here: Here,
+    earlier: Dict[str, Result],
+    with_examples: bool = False,
+) -> bool:
+    """Whether an earlier result of the cell still holds: it was made from the same.
+
+    Args:
+        matrix: whose cell it is.
+        planned: the cell.
+        here: the machine.
+        earlier: results by the cell's name.
+        with_examples: one that passed, and whose examples were not run, does not.
+    """
     before = earlier.get(planned.cell.id)
     if before is None or before.result not in TRIED:
         return False
+    if with_examples and before.result == "passed":
+        frameworks = matrix.frameworks[planned.cell.framework].frameworks
+        if set(examples.chosen(frameworks, before.distributions)) - set(before.examples):
+            return False
     return before.inputs == wanted.inputs(matrix, planned.cell, here)
 
 
