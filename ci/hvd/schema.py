@@ -1,4 +1,4 @@
-"""Check a file's content against a JSON Schema; the error names file, key and remedy."""
+"""Files whose content a JSON Schema describes; an error names file, key and remedy."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import jsonschema
 import yaml
 
 from hvd.errors import HvdError
+from hvd.files import write_atomically
 from hvd.paths import shorten
 
 #: The one in C, ten times as fast, where PyYAML has it.
@@ -33,6 +34,31 @@ def load(file: pathlib.Path, schema: pathlib.Path) -> Dict[str, Any]:
         raise HvdError(f"{shorten(file)}: {error}", "mend the YAML") from error
     check(data, schema, file)
     return data
+
+
+def load_record(file: pathlib.Path, schema: pathlib.Path) -> Dict[str, Any]:
+    """What :func:`save_record` has written to the JSON ``file``.
+
+    Raises:
+        HvdError: it is damaged, or not as ``schema`` says.
+    """
+    try:
+        data = json.loads(file.read_bytes())
+    except (OSError, ValueError) as error:
+        raise HvdError(f"{shorten(file)}: {error}", "restore it, or remove it") from error
+    check(data, schema, file)
+    return data
+
+
+def save_record(file: pathlib.Path, data: Dict[str, Any], schema: pathlib.Path) -> None:
+    """Write ``data`` to the JSON ``file``, whole or not at all; keys in order, for small diffs.
+
+    Raises:
+        HvdError: it is not as ``schema`` says, or cannot be written.
+    """
+    check(data, schema, file)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(file, f"{json.dumps(data, indent=1, sort_keys=True)}\n".encode())
 
 
 def check(data: Any, schema: pathlib.Path, file: pathlib.Path) -> None:

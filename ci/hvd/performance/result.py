@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import pathlib
 import statistics
 import time
 from typing import Any, Dict, List, Optional
 
 from hvd import machine, schema
-from hvd.errors import HvdError
-from hvd.files import write_atomically
-from hvd.paths import ROOT, shorten
+from hvd.paths import ROOT
 
 #: Raised whenever a field is added, removed or changes its meaning.
 FORMAT = 1
@@ -88,9 +85,7 @@ def save(part: Part) -> pathlib.Path:
     for row in data["rows"]:
         # more digits than that are noise
         row["seconds"] = [float(f"{seconds:.4g}") for seconds in row["seconds"]]
-    schema.check(data, SCHEMA, path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, f"{json.dumps(data, indent=1, sort_keys=True)}\n".encode())
+    schema.save_record(path, data, SCHEMA)
     return path
 
 
@@ -103,11 +98,7 @@ def load(name: str) -> Optional[Part]:
     path = file(name)
     if not path.exists():
         return None
-    try:
-        data = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise HvdError(f"{shorten(path)}: {error}", "restore it, or remove it") from error
-    schema.check(data, SCHEMA, path)
+    data = schema.load_record(path, SCHEMA)
     data.pop("format")
     return Part(**{**data, "rows": [Row(**row) for row in data["rows"]]})
 

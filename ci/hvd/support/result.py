@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import pathlib
 from typing import Any, Dict, List
 
 from hvd import schema
 from hvd.errors import HvdError
-from hvd.files import write_atomically
 from hvd.paths import ROOT, shorten
 from hvd.support.definition import Cell
 
@@ -72,8 +70,7 @@ def save(result: Result, directory: pathlib.Path = DIRECTORY) -> bool:
     if result.result not in TRIED and path.exists() and load(path).result in TRIED:
         return False
     data = {"format": FORMAT, **dataclasses.asdict(result)}
-    schema.check(data, SCHEMA, path)
-    write_atomically(path, f"{json.dumps(data, indent=1, sort_keys=True)}\n".encode())
+    schema.save_record(path, data, SCHEMA)
     return True
 
 
@@ -83,11 +80,7 @@ def load(path: pathlib.Path) -> Result:
     Raises:
         HvdError: it is damaged, or not as it should be; names the key.
     """
-    try:
-        data = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise HvdError(f"{shorten(path)}: {error}", "restore it, or remove it") from error
-    schema.check(data, SCHEMA, path)
+    data = schema.load_record(path, SCHEMA)
     data.pop("format")
     result = Result(**{**data, "cell": Cell(**data["cell"])})
     if path.stem != result.cell.id:
