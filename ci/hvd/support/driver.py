@@ -48,7 +48,8 @@ def chosen(planned: Sequence[Planned], filters: Sequence[str]) -> List[Planned]:
 def shard(planned: Sequence[Planned], text: str) -> List[Planned]:
     """One of several parts of the cells, each for a machine or a checkout of its own.
 
-    Cells with the same framework and Python are in one part: they share what pip installs.
+    Cells with the same framework and Python are in one part: they share what pip installs.  The
+    order stays: what must be comes first.
 
     Args:
         planned: all of them.
@@ -68,7 +69,7 @@ def shard(planned: Sequence[Planned], text: str) -> List[Planned]:
     # the largest first, each to the part that has least: parts of much the same size
     for group in sorted(groups.values(), key=len, reverse=True):
         min(parts, key=len).extend(group)
-    return parts[number - 1]
+    return [each for each in planned if each in parts[number - 1]]
 
 
 def current(
