@@ -19,6 +19,13 @@ from hvd.support.here import Here
 
 #: What a build for CPUs has not.
 _CPU = "~nccl~cuda"
+#: Variants that a distribution is known to have, whatever a site builds it with.
+_VARIANTS = {
+    # its wheels have the interface for Python, and Horovod asks for it
+    "mxnet": {"python": True},
+    # so that a PyTorch for CUDA beside it, for which Horovod is built with CUDA, is refused
+    "tensorflow-cpu": {"cuda": False},
+}
 #: What no cell has.
 _NEVER = "~ddl~rocm"
 
@@ -143,10 +150,9 @@ def inputs(matrix: Matrix, cell: Cell, here: Here) -> str:
 
 def dependency(name: str, version: str) -> Spec:
     """The spec of a Python distribution as Spack has it, such as ``py-torch@2.13.0``."""
-    (package,) = externals.by_package({canonicalize_name(name): {}})
-    # the wheels of MXNet have the interface for Python, and Horovod asks for it
-    variants = {"python": True} if package == "mxnet" else {}
-    return Spec(package, externals.spack_version(version), variants)
+    name = canonicalize_name(name)
+    (package,) = externals.by_package({name: {}})
+    return Spec(package, externals.spack_version(version), dict(_VARIANTS.get(name, {})))
 
 
 @functools.cache
