@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
+import json
 import os
 import pathlib
 import subprocess
@@ -16,7 +17,17 @@ from hvd import lock
 from hvd.errors import CommandFailed, HvdError
 from hvd.mpi import Mpi
 from hvd.report import RunReport, Stage, Step
-from hvd.support import definition, driver, estimate, examples, plan, result, runner, toolchain
+from hvd.support import (
+    definition,
+    driver,
+    estimate,
+    examples,
+    plan,
+    result,
+    runner,
+    toolchain,
+    venvs,
+)
 from hvd.support.plan import Planned
 from tests import matrix as made
 
@@ -209,6 +220,14 @@ def test_parts_hold_every_cell_once_and_share_no_framework():
 def test_what_is_no_part_is_an_error(text):
     with pytest.raises(HvdError, match=f"--shard: '{text}' is no part"):
         driver.shard([], text)
+
+
+def test_distributions_have_one_name_however_their_wheels_spell_it(tmp_path):
+    listed = [{"name": "tensorflow_cpu", "version": "2.21.0"}, {"name": "PyYAML", "version": "6"}]
+    (tmp_path / "freeze.json").write_text(json.dumps(listed))
+    found = venvs.distributions(tmp_path)
+    assert found == {"tensorflow-cpu": "2.21.0", "pyyaml": "6"}
+    assert list(examples.chosen(("tensorflow",), found)) == ["tensorflow2"]
 
 
 def test_resume_takes_a_result_that_was_made_from_the_same():

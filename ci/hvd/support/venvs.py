@@ -6,6 +6,8 @@ import json
 import pathlib
 from typing import Dict, List, Sequence
 
+from packaging.utils import canonicalize_name
+
 from hvd import framework, paths, process, stamp
 
 DIRECTORY = paths.STATE / "matrix" / "venvs"
@@ -47,9 +49,9 @@ def make(
 
 
 def distributions(directory: pathlib.Path) -> Dict[str, str]:
-    """What is installed in it, with versions."""
+    """What is installed in it, with versions; names as PyPA normalizes them."""
     listed = json.loads((directory / _LIST).read_text())
-    return {each["name"].lower(): each["version"] for each in listed}
+    return {canonicalize_name(each["name"]): each["version"] for each in listed}
 
 
 def _pip(directory: pathlib.Path, arguments: List[str], log: pathlib.Path) -> str:
