@@ -39,7 +39,7 @@ def bench(
         None, "--only", help="Measure this part, and leave the others as they are; repeatable."
     ),
     repeat: int = typer.Option(
-        1, "--repeat", min=1, metavar="N", help="Time builds and solves as often, in turn."
+        1, "--repeat", min=1, metavar="N", help="Time builds and solves as often."
     ),
     make_page: bool = typer.Option(
         False, "--page", help="Make docs/performance.md from what is known, and measure nothing."

@@ -77,7 +77,9 @@ class SpackEngine:
             if not self.fresh and lock.exists() and stamp.matches(done, stamp.of(digest, lock)):
                 task.cached()
                 return
-            self.spack.concretize(environment.directory, task.log, local=not environment.site)
+            self.spack.concretize(
+                environment.directory, task.log, local=not environment.site, fresh=self.fresh
+            )
             if environment.site:
                 site_check.require(environment, self.solution())
             stamp.put(done, stamp.of(digest, lock))

@@ -18,7 +18,8 @@ import psutil
 
 from hvd.errors import HvdError
 
-#: Carried by every process below ``./hvd``: the path of the lock it runs under.
+#: Carried by every process below ``./hvd``: the owner and the path of the lock it runs under,
+#: ``PID:PATH``.
 MARK = "HVD_LOCK"
 #: Seconds that orphans get to end.
 PATIENCE = 10.0
@@ -48,7 +49,7 @@ def exclusive(path: pathlib.Path, what: str = "works in this checkout") -> Itera
         end_orphans(path)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-        os.environ[MARK] = str(path)
+        os.environ[MARK] = f"{os.getpid()}:{path}"
         yield
     finally:
         os.environ.pop(MARK, None)
@@ -86,11 +87,13 @@ def _runs(process: psutil.Process) -> bool:
 
 
 def _marked(path: pathlib.Path) -> List[psutil.Process]:
+    """What carries the mark of another owner of ``path`` than this process."""
     own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
     found = []
     for process in psutil.process_iter():
         # another user's environment cannot be read, and is not ours to end
         with contextlib.suppress(psutil.Error):
-            if process.pid not in own and process.environ().get(MARK) == str(path):
+            owner, _, where = process.environ().get(MARK, "").partition(":")
+            if process.pid not in own and where == str(path) and owner != str(os.getpid()):
                 found.append(process)
     return found

@@ -24,6 +24,8 @@ from hvd.process import Completed
 _VERSION = re.compile(r'^__version__ = "(\d+\.\d+)', re.MULTILINE)
 #: The compilers that are looked for.
 _COMPILERS = ("gcc", "llvm")
+#: Arguments that make a solve take nothing from Spack's own cache of solutions.
+UNCACHED = ("-c", "concretizer:concretization_cache:enable:false")
 #: The build tools that are looked for.
 _TOOLS = ("cmake", "gmake")
 _SOLVE_TIMEOUT = 3600
@@ -153,7 +155,7 @@ class Spack:
                 find += ["--path", directory]
         self.run(*find, *_TOOLS, log=log, timeout=300)
         found = yaml.safe_load(scope.read_text())["packages"] if scope.exists() else {}
-        if not any(_has_cxx(found.get(name, {})) for name in _COMPILERS):
+        if not has_compiler(found, "cxx"):
             raise HvdError("no C++ compiler is on PATH", "install one: g++ or clang++", log)
         # sorted: Spack finds in any order, and the same findings must make the same file
         write_atomically(scope, yaml.safe_dump({"packages": found}).encode())
@@ -171,7 +173,9 @@ class Spack:
         """
         return self.run("-e", environment, "python", program, *words, log=log, timeout=600).output
 
-    def concretize(self, environment: pathlib.Path, log: pathlib.Path, local: bool) -> None:
+    def concretize(
+        self, environment: pathlib.Path, log: pathlib.Path, local: bool, fresh: bool = False
+    ) -> None:
         """Solve ``environment`` anew.
 
         First it is asked what the environment can never need; see ``spack_prune.py``.
@@ -179,6 +183,7 @@ class Spack:
         Args:
             local: with this machine's compilers and build tools, and none built; a site's
                 environment names its own.
+            fresh: take nothing from Spack's own cache of solutions.
 
         Raises:
             CommandFailed: there is no solution; the log says why.
@@ -188,7 +193,8 @@ class Spack:
         listing = self.run(*where, "python", program, log=log, timeout=600).output
         pruned = self.state / environment.name / "prune"
         self._write_not_buildable(pruned, json.loads(listing.splitlines()[-1]))
-        arguments = ("-C", pruned, *where, "concretize", "--force")
+        cache = UNCACHED if fresh else ()
+        arguments = (*cache, "-C", pruned, *where, "concretize", "--force")
         self.run(*arguments, log=log, timeout=_SOLVE_TIMEOUT)
 
     def activation(self, environment: pathlib.Path, log: pathlib.Path) -> Dict[str, str]:
@@ -225,10 +231,12 @@ class Spack:
         return "\n".join([*lines, f". {shlex.quote(str(script))}", ""])
 
 
-def _has_cxx(package: dict) -> bool:
+def has_compiler(packages: Mapping[str, dict], language: str) -> bool:
+    """Whether the externals of ``packages``, a section of that name, can compile ``language``."""
     return any(
-        "cxx" in external.get("extra_attributes", {}).get("compilers", {})
-        for external in package.get("externals", [])
+        language in external.get("extra_attributes", {}).get("compilers", {})
+        for name in _COMPILERS
+        for external in packages.get(name, {}).get("externals", [])
     )
 
 

@@ -65,16 +65,30 @@ def test_orphans_of_a_killed_owner_are_ended(holder):
 def test_it_is_free_again_afterwards(tmp_path):
     for _ in range(2):
         with lock.exclusive(tmp_path / "lock"):
-            assert os.environ[lock.MARK] == str(tmp_path / "lock")
+            assert os.environ[lock.MARK] == f"{os.getpid()}:{tmp_path / 'lock'}"
     assert lock.MARK not in os.environ
 
 
 def test_an_orphan_that_nobody_has_read_the_end_of_is_ended(tmp_path):
     """Its parent may be one that does not, such as a test that adopts orphans."""
     path = tmp_path / "lock"
-    child = subprocess.Popen(["sleep", "100"], env={**os.environ, lock.MARK: str(path)})
+    child = subprocess.Popen(["sleep", "100"], env={**os.environ, lock.MARK: f"1:{path}"})
     # the kernel shows a new program's environment a moment after it was started
     while lock.MARK not in psutil.Process(child.pid).environ():
         time.sleep(0.01)
     lock.end_orphans(path)
     assert child.wait() == -signal.SIGKILL
+
+
+def test_a_process_of_ones_own_outlives_the_lock(tmp_path):
+    # multiprocessing's tracker is one, which the next block's pool talks to
+    path = tmp_path / "lock"
+    with lock.exclusive(path):
+        own = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    try:
+        with lock.exclusive(path):
+            assert own.poll() is None
+            assert psutil.Process(own.pid).status() != psutil.STATUS_ZOMBIE
+    finally:
+        own.kill()
+        own.wait()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import pathlib
 
 import pytest
+import yaml
 
-from hvd import paths
+from hvd import paths, pins, process
 from hvd.errors import HvdError
 from hvd.performance import allreduce, page, picture, result, solves
 from hvd.performance.result import Part, Row
 from hvd.report import canvas
+from hvd.spack import Spack
 
 HOST = {"os": "Linux", "cpu": "zen3", "cores": 2, "memory": 2**33}
 BUILDS = Part(
@@ -157,16 +160,16 @@ PARAMETERS = {
         (
             {},
             "frameworks=pytorch,tensorflow controllers=mpi,gloo tensor_ops=nccl"
-            " +cuda cuda_arch=80 ~rocm",
+            " +cuda ~rocm cuda_arch=80 ^nccl cuda_arch=80",
         ),
         (
             {"nccl": False, "ddl": True, "gloo": False, "cuda": False, "frameworks": ["mxnet"]},
             "frameworks=mxnet controllers=mpi tensor_ops=mpi ~cuda ~rocm",  # it has no DDL
         ),
         (
-            {"nccl": False, "mpi": False, "cuda": False, "rocm": True, "amdgpu_target": "gfx90a"},
-            "frameworks=pytorch,tensorflow controllers=gloo tensor_ops=gloo"
-            " ~cuda +rocm amdgpu_target=gfx90a",
+            # which has RCCL, and not NCCL
+            {"mpi": False, "cuda": False, "rocm": True},
+            "frameworks=pytorch,tensorflow controllers=gloo tensor_ops=gloo ~cuda +rocm",
         ),
     ],
 )
@@ -190,3 +193,46 @@ def test_an_allreduce_takes_as_long_as_its_slowest_rank(tmp_path):
 
 def test_the_page_is_in_the_readme():
     assert "docs/performance.md" in (paths.ROOT / "README.md").read_text()
+
+
+@pytest.fixture
+def spack(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "STATE", tmp_path / "state")
+    return Spack(tmp_path / "spack", tmp_path / "packages", pins.versions().pairs[0], {})
+
+
+def _compilers(spack, *languages):
+    external = {"extra_attributes": {"compilers": {name: "/usr/bin/x" for name in languages}}}
+    spack.scope.mkdir(parents=True)
+    content = {"packages": {"gcc": {"externals": [external]}, "gmake": {"externals": [{}]}}}
+    (spack.scope / "packages.yaml").write_text(yaml.safe_dump(content))
+
+
+def test_spacks_own_recipe_is_solved_with_fortran_alone(spack):
+    _compilers(spack, "c", "cxx")
+    with pytest.raises(HvdError) as caught:
+        solves._configure(spack)
+    assert "Fortran" in caught.value.message
+    assert "gfortran" in caught.value.remedy
+
+
+def test_spacks_own_recipe_has_the_compilers_of_this_machine(spack):
+    _compilers(spack, "c", "cxx", "fortran")
+    scope = pathlib.Path(solves._configure(spack)["SPACK_USER_CONFIG_PATH"])
+    ours = (spack.scope / "packages.yaml").read_text()
+    assert (scope / "packages.yaml").read_text() == ours
+    assert "hvd" not in yaml.safe_load((scope / "repos.yaml").read_text())["repos"]
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_fresh_solve_takes_nothing_from_spacks_cache(spack, tmp_path, monkeypatch, fresh):
+    asked = []
+
+    def run(self, *arguments, log, **keywords):
+        asked.append(arguments)
+        return process.run(["echo", "[]"], log=log)
+
+    monkeypatch.setattr(Spack, "run", run)
+    spack.concretize(tmp_path / "local-hvd", tmp_path / "log", local=False, fresh=fresh)
+    assert ("concretizer:concretization_cache:enable:false" in asked[-1]) == fresh
+    assert asked[-1][-2:] == ("concretize", "--force")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from typing import Callable, List
@@ -37,6 +38,9 @@ def run(environment: Environment, options: Options, repeat: int = 1) -> Part:
         StageFailed: a build failed.
     """
     process.adopt_orphans()
+    # Horovod's CMake takes a ccache where it finds one, and Spack hides it from a build
+    # https://github.com/horovod/horovod/blob/v0.28.1/CMakeLists.txt
+    os.environ["CCACHE_DISABLE"] = "1"
     common = {"python": options.python, "jobs": options.jobs, "fresh": True}
     pip = PipEngine(environment, **common)
     spack = SpackEngine(environment, options.sources, **common)

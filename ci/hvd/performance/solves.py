@@ -12,25 +12,25 @@ import yaml
 from hvd import environment, lock, paths, solve_all, stamp
 from hvd.engine_spack import SpackEngine
 from hvd.environment import HOROVOD
-from hvd.errors import CommandFailed
+from hvd.errors import CommandFailed, HvdError
 from hvd.files import write_atomically
 from hvd.performance.result import Part, Row
 from hvd.pipeline import Options
 from hvd.run import Run
-from hvd.spack import Spack
+from hvd.spack import UNCACHED, Spack, has_compiler
 
 OURS = "hvd"
 BUILTIN = "builtin"
 #: The row of several environments, whose subject is their number.
 TOGETHER = "together"
-#: Seconds that one solve may take.
-_TIMEOUT = 1800
+#: Seconds that one solve of builtin's may take.
+_TIMEOUT = 600
 #: What is solved first, so that Spack's caches are there.
 _WARM_UP = "gmake"
 
 
 def run(names: List[str], options: Options, repeat: int = 1) -> Part:
-    """Solve the environments ``names``, each ``repeat`` times, and builtin's nearest spec in turn.
+    """Solve each of the environments ``names`` ``repeat`` times, then builtin's nearest spec.
 
     Then all of them at a time as ``./hvd concretize`` does, the first 1, 2, 4, ... of them.
 
@@ -44,6 +44,7 @@ def run(names: List[str], options: Options, repeat: int = 1) -> Part:
     ]
     current = Run(solve_all.NAME, "bench", options.verbose)
     part = Part("solves", [])
+    solved: Dict[str, Row] = {}
     with lock.exclusive(paths.STATE / "lock"):
         with current.stage("setup"):
             with current.step("Spack and its packages") as task:
@@ -61,7 +62,7 @@ def run(names: List[str], options: Options, repeat: int = 1) -> Part:
                     spack.run("spec", _WARM_UP, log=task.log, variables=variables)
         with current.stage("concretize"):
             for engine in engines:
-                part.rows += _compare(engine, peer, current, repeat, part.rows)
+                part.rows += _compare(engine, peer, current, repeat, solved)
     pair = spack.pair
     part.versions = {"Spack": pair.spack.version, "Spack packages": pair.packages.version}
     part.rows += _together(names, options)
@@ -69,37 +70,52 @@ def run(names: List[str], options: Options, repeat: int = 1) -> Part:
 
 
 def _compare(
-    engine: SpackEngine, peer: Mapping[str, str], run: Run, repeat: int, before: List[Row]
+    engine: SpackEngine, peer: Mapping[str, str], run: Run, repeat: int, solved: Dict[str, Row]
 ) -> List[Row]:
-    """A row for the environment of ``engine`` and one for builtin's nearest spec."""
+    """A row for the environment of ``engine`` and one for builtin's nearest spec.
+
+    Args:
+        solved: rows of builtin's specs, which this adds to: environments that come down to the
+            same one need it solved only once.
+    """
     subject = engine.environment
     ours = Row(OURS, [], subject.name, note="; ".join(subject.specs))
-    builtin = Row(BUILTIN, [], subject.name)
-    for number in range(repeat):
+    for _ in range(repeat):
         begin = time.monotonic()
         engine.concretize(run)
         ours.seconds.append(time.monotonic() - begin)
         run.stages[-1].steps[-1].name = subject.name
-        if number == 0:
-            spec = nearest(engine.solution())
-            # environments that come down to one spec of builtin's need it solved only once
-            known = next((r for r in before if r.name == BUILTIN and r.note == spec), None)
-            builtin = dataclasses.replace(known or builtin, subject=subject.name, note=spec)
-        if known:
-            continue
-        with run.step(f"builtin, {subject.name}") as task:
+    spec = nearest(engine.solution())
+    if spec not in solved:
+        solved[spec] = _builtin(engine, spec, peer, run, repeat)
+    return [ours, dataclasses.replace(solved[spec], subject=subject.name)]
+
+
+def _builtin(
+    engine: SpackEngine, spec: str, peer: Mapping[str, str], run: Run, repeat: int
+) -> Row:
+    """A row for builtin's ``spec``, which may have no solution."""
+    name = engine.environment.name
+    row = Row(BUILTIN, [], name, note=spec)
+    for _ in range(repeat):
+        with run.step(f"builtin, {name}") as task:
             begin = time.monotonic()
-            arguments = ("spec", "--fresh", spec)
+            arguments = (*UNCACHED, "spec", "--fresh", spec)
             try:
                 engine.spack.run(*arguments, log=task.log, variables=peer, timeout=_TIMEOUT)
             except CommandFailed as error:
-                if "failed to concretize" not in task.log.read_text(errors="replace"):
+                # both are what its users get
+                if error.status is None:
+                    why = f"no solution within {_TIMEOUT} s"
+                elif "failed to concretize" in task.log.read_text(errors="replace"):
+                    why = "no solution"
+                else:
                     raise
-                # which is what its users get
-                task.skipped(f"no solution: {error.message.splitlines()[0]}")
-                continue
-            builtin.seconds.append(time.monotonic() - begin)
-    return [ours, builtin]
+                task.skipped(why)
+                row.note += f": {why}"
+                break
+            row.seconds.append(time.monotonic() - begin)
+    return row
 
 
 def nearest(solution: Mapping[str, Any]) -> str:
@@ -113,19 +129,20 @@ def nearest(solution: Mapping[str, Any]) -> str:
     node = next(each for each in solution.values() if each["name"] == HOROVOD)
     variants = node["parameters"]
     controllers = [name for name in ("mpi", "gloo") if variants[name]]
-    # it has one variant for what carries the operations, and no DDL
-    operations = [name for name in ("nccl", "ccl") if variants[name]] or controllers
+    # it has one variant for what carries the operations, no DDL, and no RCCL in place of NCCL
+    carriers = ("ccl",) if variants["rocm"] else ("nccl", "ccl")
+    operations = [name for name in carriers if variants[name]] or controllers
     words = [f"builtin.{HOROVOD}@{node['version']}"]
     words.append(f"frameworks={','.join(sorted(variants['frameworks']))}")
     words.append(f"controllers={','.join(controllers)}")
     words.append(f"tensor_ops={operations[0]}")
-    for stack, architecture in (("cuda", "cuda_arch"), ("rocm", "amdgpu_target")):
-        words.append(f"{'+' if variants[stack] else '~'}{stack}")
-        if variants[stack]:
-            values = variants[architecture]
-            words.append(
-                f"{architecture}={values if isinstance(values, str) else ','.join(values)}"
-            )
+    # of GPUs' architectures it has CUDA's alone, which it does not hand on to NCCL; without it
+    # NCCL has no solution
+    words += [f"{'+' if variants[stack] else '~'}{stack}" for stack in ("cuda", "rocm")]
+    if variants["cuda"]:
+        values = variants["cuda_arch"]
+        words.append(f"cuda_arch={values if isinstance(values, str) else ','.join(values)}")
+        words += [f"^nccl {words[-1]}"] if operations[0] == "nccl" else []
     return " ".join(words)
 
 
@@ -134,6 +151,9 @@ def _configure(spack: Spack) -> Dict[str, str]:
 
     It is as Spack comes, with this machine's compilers and build tools found, and nothing
     installed.
+
+    Raises:
+        HvdError: the machine lacks a compiler that Spack's own recipe needs.
     """
     directory = spack.state / "builtin"
     scope = directory / "config"
@@ -153,7 +173,13 @@ def _configure(spack: Spack) -> Dict[str, str]:
     for section, content in files.items():
         text = yaml.safe_dump({section: content}, sort_keys=False)
         write_atomically(scope / f"{section}.yaml", text.encode())
-    shutil.copy(spack.scope / "packages.yaml", scope)
+    tools = spack.scope / "packages.yaml"
+    if not has_compiler(yaml.safe_load(tools.read_text())["packages"], "fortran"):
+        raise HvdError(
+            "Spack's own recipe needs a Fortran compiler, and none is on PATH",
+            "install one, such as gfortran, or measure the rest: --only builds --only allreduce",
+        )
+    shutil.copy(tools, scope)
     return {
         "SPACK_USER_CONFIG_PATH": str(scope),
         "SPACK_USER_CACHE_PATH": str(directory / "user"),
