@@ -190,12 +190,17 @@ class Spack:
         """
         where = ("-C", self._tools, "-e", environment) if local else ("-e", environment)
         program = pathlib.Path(__file__).with_name("spack_prune.py")
-        listing = self.run(*where, "python", program, log=log, timeout=600).output
+        said = self.run(*where, "python", program, log=log, timeout=600).output
+        known = json.loads(said.splitlines()[-1])
         pruned = self.state / environment.name / "prune"
-        self._write_not_buildable(pruned, json.loads(listing.splitlines()[-1]))
-        cache = UNCACHED if fresh else ()
-        arguments = (*cache, "-C", pruned, *where, "concretize", "--force")
-        self.run(*arguments, log=log, timeout=_SOLVE_TIMEOUT)
+        self._write_not_buildable(pruned, known["unneeded"])
+        options = [*(UNCACHED if fresh else ()), "-C", pruned, *where]
+        if not known["compilers_here"]:
+            # Spack solves with the compilers of what is installed as well, and with their C
+            # library, which is not that of another machine
+            # https://github.com/spack/spack/blob/v1.1.0/lib/spack/spack/solver/asp.py#L3529
+            options += ["-c", f"config:install_tree:root:{self.state / 'elsewhere'}"]
+        self.run(*options, "concretize", "--force", log=log, timeout=_SOLVE_TIMEOUT)
 
     def activation(self, environment: pathlib.Path, log: pathlib.Path) -> Dict[str, str]:
         """The variables that activating ``environment`` sets, with their values.

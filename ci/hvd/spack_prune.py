@@ -1,4 +1,6 @@
-"""Print as JSON what the active environment can never need; run by ``spack python``.
+"""Print as JSON what the active environment can never need, and whether its compilers are here.
+
+Run by ``spack python``.
 
 Spack considers every package that any recipe on the way might ask for: also what only an
 external would need if it were built, and what only other variants than the root specs' would
@@ -7,6 +9,7 @@ need.  Told with ``buildable: false`` that these are ruled out (and with
 """
 
 import json
+import os
 
 import spack.config
 import spack.environment
@@ -56,8 +59,16 @@ def beyond(roots):
     return edge - needed
 
 
+def compilers_here():
+    """Whether this machine has any compiler of the active environment."""
+    packages = spack.config.get("packages").values()
+    externals = [each for package in packages for each in package.get("externals", [])]
+    compilers = [e.get("extra_attributes", {}).get("compilers", {}) for e in externals]
+    return any(os.path.exists(path) for each in compilers for path in each.values())
+
+
 #: Compilers bring these along whether or not a recipe names them.
 RUNTIMES = ("gcc-runtime", "compiler-wrapper", "glibc", "musl", "intel-oneapi-runtime")
 
 roots = [spack.spec.Spec(str(spec)) for spec in spack.environment.active_environment().user_specs]
-print(json.dumps(sorted(beyond(roots))))
+print(json.dumps({"unneeded": sorted(beyond(roots)), "compilers_here": compilers_here()}))

@@ -64,6 +64,38 @@ def test_a_site_installs(solved, find_spack, pair):
     assert "py-horovod@0.27.0+nccl sles15 zen3" in done.stdout
 
 
+#: Adds the compilers of the configuration to what is installed, as what they have built would.
+INSTALL_COMPILERS = """
+import spack.compilers.config, spack.config, spack.store
+for spec in spack.compilers.config.all_compilers_from(spack.config.CONFIG):
+    spack.store.STORE.db.add(spec)
+"""
+
+
+def test_what_this_machine_has_built_has_no_say(solved, pair, tmp_path):
+    checkout, _ = solved
+    here = {"c": "/usr/bin/gcc", "cxx": "/usr/bin/g++"}
+    external = {
+        "spec": "gcc@12.2.0 languages:='c,c++'",
+        "prefix": "/usr",
+        "extra_attributes": {"compilers": here},
+    }
+    content = {"packages": {"gcc": {"externals": [external]}}}
+    (tmp_path / "packages.yaml").write_text(yaml.safe_dump(content))
+    (tmp_path / "install.py").write_text(INSTALL_COMPILERS)
+    setup = checkout.root / ".hvd" / "setup-env.sh"
+    done = checkout.shell(
+        f". {setup} && spack -C {tmp_path} python {tmp_path / 'install.py'} && spack find gcc"
+    )
+    assert "gcc@12.2.0" in done.stdout
+    lock = checkout.root / "environments/alpha-hvd/spack.lock"
+    before = lock.read_text()
+    lock.unlink()
+    done = checkout.hvd("concretize", "alpha-hvd", f"--pair={pair}", "--fresh")
+    assert done.returncode == 0, done.stdout
+    assert json.loads(lock.read_text())["roots"] == json.loads(before)["roots"]
+
+
 def plant(checkout, name: str, external: dict) -> None:
     """Put an external of the site's system into the configuration below the environments."""
     for scope in (checkout.root / ".hvd").glob("*/config"):
