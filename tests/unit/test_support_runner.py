@@ -173,11 +173,29 @@ def test_a_bad_cell_does_not_keep_others_from_being_tried(tmp_path, monkeypatch)
     assert [each.cell for each in driver.unexpected(matrix, came)] == [cells[1].cell]
 
 
+def test_a_mistake_of_ours_is_said_after_the_other_cells(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "STATE", tmp_path)
+    monkeypatch.setattr(driver.result, "save", lambda made: kept.append(made.cell.python))
+    kept, cells = [], [Planned(made.cell(python=python)) for python in ("3.9", "3.11")]
+
+    def run(matrix, cell, *_):
+        if cell.python == "3.9":
+            raise ValueError("too many values")
+        return made.result(of=cell)
+
+    monkeypatch.setattr(driver.runner, "run", run)
+    with pytest.raises(HvdError, match="1 cell ended in a mistake") as caught:
+        driver.run(matrix, cells, made.HERE, OPTIONS)
+    log = runner.log(cells[0].cell)
+    assert kept == ["3.11"] and log.name in caught.value.remedy
+    assert "ValueError: too many values" in log.read_text()
+
+
 def test_what_a_killed_matrix_left_running_is_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(runner, "STATE", tmp_path)
     cell = tmp_path / "cells" / CELL.id
     cell.mkdir(parents=True)
-    environment = {**os.environ, lock.MARK: str(cell / "lock")}
+    environment = {**os.environ, lock.MARK: f"1:{cell / 'lock'}"}
     command = [sys.executable, "-c", "input()"]
     orphan = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
     try:
@@ -298,3 +316,16 @@ def test_the_examples_are_those_for_what_the_cell_has():
     assert chosen(["tensorflow", "keras"], **both) == ["tensorflow2", "keras"]
     assert chosen(["tensorflow"], **both) == ["tensorflow2"]
     assert chosen(["tensorflow"], tensorflow="2.10.0") == []
+
+
+def test_what_was_built_is_found_beside_its_bill_of_materials(tmp_path):
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.touch(mode=0o755)
+    (tmp_path / "built").mkdir()
+    content = {"variables": {"PATH": str(python.parent), "VIRTUAL_ENV": "x"}}
+    (tmp_path / "built" / "local-hvd-63193a2-pip.json").write_text(json.dumps(content))
+    (tmp_path / "built" / "local-hvd-63193a2-pip.cdx.json").write_text("{}")
+    target = examples.built(tmp_path)
+    assert target.python == python
+    assert target.environment["VIRTUAL_ENV"] == "x"

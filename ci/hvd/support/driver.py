@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import collections
+import pathlib
 import re
+import traceback
 from typing import Dict, List, Sequence, Tuple
 
 import rich.progress
 
-from hvd import console, lock, process
+from hvd import console, lock, paths, process
 from hvd.errors import HvdError
-from hvd.report.text import duration
+from hvd.report.text import duration, plural
 from hvd.support import examples, result, runner, wanted
-from hvd.support.definition import AXES, Matrix
+from hvd.support.definition import AXES, Cell, Matrix
 from hvd.support.here import Here
 from hvd.support.plan import Planned
 from hvd.support.result import TRIED, Result
@@ -102,10 +104,15 @@ def run(matrix: Matrix, planned: Sequence[Planned], here: Here, options: Options
     """Try the cells, and keep every result.
 
     What the recipe refuses and what this machine lacks is kept as well, where no build of the cell
-    is known.  A cell that fails, hangs or cannot be tried does not keep others from being tried.
+    is known.  A cell that fails, hangs or cannot be tried does not keep others from being tried,
+    and neither does a mistake of ours.
+
+    Raises:
+        HvdError: after all others, where trying a cell ended in such a mistake.
     """
     process.adopt_orphans()
-    results = []
+    results: List[Result] = []
+    mistakes: List[pathlib.Path] = []
     with lock.exclusive(runner.STATE / "lock", "runs the matrix in this checkout"):
         # the lock of a cell's own ./hvd is what its compilers carry
         for cell in sorted((runner.STATE / "cells").glob("*")):
@@ -122,9 +129,26 @@ def run(matrix: Matrix, planned: Sequence[Planned], here: Here, options: Options
             bar = progress.add_task("", total=len(planned))
             for each in planned:
                 progress.update(bar, description=each.cell.id)
-                results.append(_one(matrix, each, here, options))
+                try:
+                    results.append(_one(matrix, each, here, options))
+                except Exception:
+                    mistakes.append(_note_mistake(each.cell))
                 progress.advance(bar)
+    if mistakes:
+        raise HvdError(
+            f"{plural(len(mistakes), 'cell')} ended in a mistake of ./hvd",
+            "report what the logs end with: " + ", ".join(map(paths.shorten, mistakes)),
+        )
     return results
+
+
+def _note_mistake(cell: Cell) -> pathlib.Path:
+    log = runner.log(cell)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "a") as sink:
+        traceback.print_exc(file=sink)
+    console.out.print(f"  [red]{'mistake':<8}[/] {cell.id}")
+    return log
 
 
 def _one(matrix: Matrix, planned: Planned, here: Here, options: Options) -> Result:

@@ -31,7 +31,8 @@ _TIMEOUT = 300
 
 def built(state: pathlib.Path) -> Target:
     """The Horovod that was built in the directory ``state``, and what it runs in."""
-    (file,) = (state / "built").glob("*.json")
+    # its bill of materials is beside it
+    (file,) = (state / "built").glob("*-pip.json")
     variables = {**framework.clean_environment(), **json.loads(file.read_text())["variables"]}
     python = shutil.which("python", path=variables["PATH"])
     return Target(pathlib.Path(python or "python"), variables)
