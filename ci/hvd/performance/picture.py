@@ -54,8 +54,8 @@ def _ends(row: Row) -> List[List[float]]:
 def _solves(part: Part) -> Figure:
     subjects = [row.subject for row in part.rows if row.name == solves.OURS]
     together = [row for row in part.rows if row.name == solves.TOGETHER]
-    figure = canvas.figure(190 + 34 * len(subjects))
-    axes, growth = figure.subplots(1, 2, width_ratios=[3, 1])
+    figure = canvas.figure(220 + 34 * len(subjects))
+    axes, growth = figure.subplots(1, 2, width_ratios=[2, 1])
     for number, (name, label) in enumerate(
         {solves.OURS: "hvd", solves.BUILTIN: "Spack's own recipe"}.items()
     ):
@@ -67,12 +67,14 @@ def _solves(part: Part) -> Figure:
         axes.bar_label(bar, texts, padding=4, size=8)
     axes.set_yticks(range(len(subjects)), subjects)
     axes.invert_yaxis()
-    axes.margins(x=0.2)
+    axes.margins(x=0.25)
     axes.set_xlabel("Time to concretize (s)")
-    axes.legend(frameon=False)
+    # below: any place in it may have a bar's time
+    figure.legend(loc="outside lower center", ncols=2, frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
     counts = [int(row.subject) for row in together]
     growth.plot(counts, [row.median for row in together], marker="o", color=COLOURS[0])
+    growth.set_xticks(counts)
     growth.set_xlabel("Environments at a time")
     growth.set_ylabel("Time (s)")
     growth.set_ylim(bottom=0)
