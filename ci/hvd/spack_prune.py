@@ -4,8 +4,9 @@ Run by ``spack python``.
 
 Spack considers every package that any recipe on the way might ask for: also what only an
 external would need if it were built, and what only other variants than the root specs' would
-need.  Told with ``buildable: false`` that these are ruled out (and with
-``concretizer:static_analysis``), it finds the same solution several times faster.
+need, such as one that exists with ``+cuda`` alone.  Told with ``buildable: false`` that these are
+ruled out (and with ``concretizer:static_analysis``), it finds the same solution several times
+faster.
 """
 
 import json
@@ -13,8 +14,10 @@ import os
 
 import spack.config
 import spack.environment
+import spack.platforms
 import spack.repo
 import spack.spec
+from spack.deptypes import TEST
 
 
 def external_only(name):
@@ -34,12 +37,37 @@ def dependencies(name):
     Yields name, conditions, and whether it is ruled out.
     """
     recipe = spack.repo.PATH.get_pkg_class(name)
-    for dependency, conditions in recipe.dependencies_by_name(when=True).items():
+    for dependency, declared in recipe.dependencies_by_name(when=True).items():
+        # what only a package's own tests want, which a solve does without
+        conditions = [
+            when
+            for when, each in declared.items()
+            if on_this_platform(when) and any(one.depflag & ~TEST for one in each)
+        ]
+        if not conditions:
+            continue
         if spack.repo.PATH.is_virtual(dependency):
             for provider in spack.repo.PATH.providers_for(dependency):
                 yield provider.name, conditions, impossible(provider.name, dependency)
         else:
             yield dependency, conditions, impossible(dependency)
+
+
+def on_this_platform(when):
+    return when.architecture is None or when.architecture.platform in (None, PLATFORM)
+
+
+def meets(root, when):
+    """Whether ``root`` can come to meet the condition ``when`` of its own recipe.
+
+    A variant that exists only under a condition of its own, as ``cuda_arch`` does with ``+cuda``,
+    has no value where that is not met.
+    """
+    recipe = spack.repo.PATH.get_pkg_class(root.name)
+    definitions = [recipe.variant_definitions(name) for name in when.variants]
+    return root.intersects(when) and all(
+        any(root.intersects(condition) for condition, _ in each) for each in definitions if each
+    )
 
 
 def beyond(roots):
@@ -51,10 +79,12 @@ def beyond(roots):
         name, root = stack.pop()
         needed.add(name)
         for dependency, conditions, ruled_out in dependencies(name):
-            possible = root is None or any(root.intersects(when) for when in conditions)
-            if external_only(name) or not possible or ruled_out:
+            possible = root is None or any(meets(root, when) for when in conditions)
+            beyond_this = external_only(name) or not possible or ruled_out
+            if beyond_this:
                 edge.add(dependency)
-            elif dependency not in needed:
+            # an external can always be had, so that Spack looks at what its recipe asks for
+            if dependency not in needed and (not beyond_this or external_only(dependency)):
                 stack.append((dependency, None))
     return edge - needed
 
@@ -69,6 +99,8 @@ def compilers_here():
 
 #: Compilers bring these along whether or not a recipe names them.
 RUNTIMES = ("gcc-runtime", "compiler-wrapper", "glibc", "musl", "intel-oneapi-runtime")
+
+PLATFORM = str(spack.platforms.host())
 
 roots = [spack.spec.Spec(str(spec)) for spec in spack.environment.active_environment().user_specs]
 print(json.dumps({"unneeded": sorted(beyond(roots)), "compilers_here": compilers_here()}))

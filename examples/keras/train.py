@@ -44,7 +44,7 @@ def main():
     model = keras.Sequential(
         [
             keras.Input((FEATURES,)),
-            keras.layers.Dense(128, activation="relu"),
+            keras.layers.Dense(args.hidden, activation="relu"),
             keras.layers.Dense(CLASSES, activation="softmax"),
         ]
     )
@@ -113,6 +113,7 @@ def parse():
     )
     parser.add_argument("--epochs", type=int, default=5, help="in all, with those of a checkpoint")
     parser.add_argument("--batch-size", type=int, default=32, help="samples per rank and step")
+    parser.add_argument("--hidden", type=int, default=128, help="units of the hidden layer")
     parser.add_argument("--lr", type=float, default=0.01, help="learning rate of one rank")
     parser.add_argument("--samples", type=int, default=8192, help="samples of the data set")
     parser.add_argument("--seed", type=int, default=1, help="of weights and order of the data")

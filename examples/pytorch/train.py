@@ -61,7 +61,9 @@ def main():
     if len(loader) == 0:
         raise SystemExit("--samples: that is less than a batch for each rank")
     model = torch.nn.Sequential(
-        torch.nn.Linear(FEATURES, 128), torch.nn.ReLU(), torch.nn.Linear(128, CLASSES)
+        torch.nn.Linear(FEATURES, args.hidden),
+        torch.nn.ReLU(),
+        torch.nn.Linear(args.hidden, CLASSES),
     ).to(device)
 
     # 3. Scale the learning rate, as a step now takes hvd.size() batches, and wrap the
@@ -125,6 +127,7 @@ def parse():
     )
     parser.add_argument("--epochs", type=int, default=5, help="in all, with those of a checkpoint")
     parser.add_argument("--batch-size", type=int, default=32, help="samples per rank and step")
+    parser.add_argument("--hidden", type=int, default=128, help="units of the hidden layer")
     parser.add_argument("--lr", type=float, default=0.01, help="learning rate of one rank")
     parser.add_argument("--samples", type=int, default=8192, help="samples of the data set")
     parser.add_argument("--workers", type=int, default=1, help="processes per rank that load data")

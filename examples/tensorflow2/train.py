@@ -42,7 +42,7 @@ def main():
     model = tf.keras.Sequential(
         [
             tf.keras.Input((FEATURES,)),
-            tf.keras.layers.Dense(128, activation="relu"),
+            tf.keras.layers.Dense(args.hidden, activation="relu"),
             tf.keras.layers.Dense(CLASSES),
         ]
     )
@@ -99,6 +99,7 @@ def parse():
     )
     parser.add_argument("--epochs", type=int, default=5, help="in all, with those of a checkpoint")
     parser.add_argument("--batch-size", type=int, default=32, help="samples per rank and step")
+    parser.add_argument("--hidden", type=int, default=128, help="units of the hidden layer")
     parser.add_argument("--lr", type=float, default=0.01, help="learning rate of one rank")
     parser.add_argument("--samples", type=int, default=8192, help="samples of the data set")
     parser.add_argument("--seed", type=int, default=1, help="of the model's first weights")

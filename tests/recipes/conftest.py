@@ -92,7 +92,18 @@ def stand_in(
     return directory / "bin" / "python"
 
 
-def path_without_mpi() -> str:
-    """PATH without the directories that have an MPI."""
-    entries = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    return os.pathsep.join(e for e in entries if not pathlib.Path(e, "mpicxx").exists())
+@pytest.fixture(scope="session")
+def path_without_mpi(tmp_path_factory) -> str:
+    """PATH with everything but an MPI: that of a distribution is where its compilers are too."""
+    entries = []
+    path = map(pathlib.Path, os.environ.get("PATH", os.defpath).split(os.pathsep))
+    # /bin may be another name of /usr/bin
+    for entry in {each.resolve(): each for each in path}.values():
+        if (entry / "mpicxx").exists():
+            links = tmp_path_factory.mktemp("programs")
+            for program in entry.iterdir():
+                if not program.name.startswith("mpi"):
+                    (links / program.name).symlink_to(program)
+            entry = links
+        entries.append(str(entry))
+    return os.pathsep.join(entries)

@@ -7,7 +7,7 @@ import pytest
 
 from hvd import paths
 from tests.conftest import copy_checkout
-from tests.recipes.conftest import path_without_mpi, stand_in
+from tests.recipes.conftest import stand_in
 
 #: What a user's own configuration might do to ours.
 POISON = {
@@ -18,7 +18,7 @@ POISON = {
 
 
 @pytest.fixture(scope="module")
-def solved(pair, find_spack, tmp_path_factory):
+def solved(pair, find_spack, path_without_mpi, tmp_path_factory):
     """local-hvd, concretized in a home with a poisoned ~/.spack."""
     find_spack(pair)
     scratch = tmp_path_factory.mktemp(pair)
@@ -32,7 +32,7 @@ def solved(pair, find_spack, tmp_path_factory):
         *("concretize", "local-hvd", "--engine=spack", f"--pair={pair}", f"--python={python}"),
         HOME=str(home),
         XDG_CACHE_HOME=str(paths.cache().parent),
-        PATH=path_without_mpi(),
+        PATH=path_without_mpi,
     )
     return done, checkout, home, python
 
@@ -94,30 +94,32 @@ def test_spack_says_no_warning(nodes, solved):
     assert not said
 
 
-def test_a_second_time_nothing_is_solved(nodes, solved, pair):
+def test_a_second_time_nothing_is_solved(nodes, solved, path_without_mpi, pair):
     done, checkout, home, python = solved
     again = checkout.hvd(
         *("concretize", "local-hvd", "--engine=spack", f"--pair={pair}", f"--python={python}"),
-        PATH=path_without_mpi(),
+        PATH=path_without_mpi,
     )
     (line,) = [line for line in again.stdout.splitlines() if "spack concretize" in line]
     assert "cached" in line
 
 
-def test_open_mpi_3_1_3_is_refused_with_the_way_out(pair, find_spack, tmp_path):
+def test_open_mpi_3_1_3_is_refused_with_the_way_out(pair, find_spack, path_without_mpi, tmp_path):
     find_spack(pair)
     checkout = copy_checkout(tmp_path / "hvd")
     python = stand_in(tmp_path / "site", openmpi="3.1.3")
     done = checkout.hvd(
         *("concretize", "local-hvd", "--engine=spack", f"--pair={pair}", f"--python={python}"),
-        PATH=path_without_mpi(),
+        PATH=path_without_mpi,
     )
     assert done.returncode == 11, done.stdout
     log = checkout.root / ".hvd/logs/local-hvd-spack/concretize/01-spack-concretize.log"
     assert "Open MPI 3.1.3 hangs in Horovod; use openmpi@:3.1.2 or openmpi@4:" in log.read_text()
 
 
-def test_another_spec_is_solved_with_the_machines_tensorflow(pair, find_spack, tmp_path):
+def test_another_spec_is_solved_with_the_machines_tensorflow(
+    pair, find_spack, path_without_mpi, tmp_path
+):
     find_spack(pair)
     checkout = copy_checkout(tmp_path / "hvd")
     python = stand_in(tmp_path / "site", tensorflow=True)
@@ -125,7 +127,7 @@ def test_another_spec_is_solved_with_the_machines_tensorflow(pair, find_spack, t
     done = checkout.hvd(
         *("concretize", "local-hvd", "--engine=spack", f"--pair={pair}", f"--python={python}"),
         *("--spec", spec),
-        PATH=path_without_mpi(),
+        PATH=path_without_mpi,
     )
     assert done.returncode == 0, done.stdout
     (file,) = (checkout.root / ".hvd" / "environments").glob("local-hvd-*/spack.lock")

@@ -96,6 +96,33 @@ def test_what_this_machine_has_built_has_no_say(solved, pair, tmp_path):
     assert json.loads(lock.read_text())["roots"] == json.loads(before)["roots"]
 
 
+#: Prints the names of all packages that a solve of the active environment considers.
+CONSIDERED = """
+import spack.environment, spack.spec
+from spack.solver.input_analysis import MinimalDuplicatesCounter, create_graph_analyzer
+roots = [spack.spec.Spec(str(each)) for each in spack.environment.active_environment().user_specs]
+counter = MinimalDuplicatesCounter(roots, False, create_graph_analyzer())
+print("considered:", *counter.possible_dependencies())
+"""
+
+
+@pytest.mark.parametrize("name", SITES)
+def test_a_solve_considers_only_what_the_site_can_need(solved, pair, tmp_path, name):
+    """Not what externals, tests, other variants and other platforms would need: hundreds."""
+    checkout, _ = solved
+    (tmp_path / "considered.py").write_text(CONSIDERED)
+    setup = checkout.root / ".hvd" / "setup-env.sh"
+    scope = checkout.root / ".hvd" / pair / name / "prune"
+    done = checkout.shell(
+        f". {setup} && spack -C {scope} -e {checkout.root / 'environments' / name}"
+        f" python {tmp_path / 'considered.py'}"
+    )
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("considered:")]
+    names = set(line.split()[1:])
+    assert "py-horovod" in names
+    assert not names & {"qt", "llvm", "py-pytest", "arrow", "mesa"}
+
+
 def plant(checkout, name: str, external: dict) -> None:
     """Put an external of the site's system into the configuration below the environments."""
     for scope in (checkout.root / ".hvd").glob("*/config"):

@@ -24,7 +24,12 @@ _RATE = re.compile(r"epoch \d+: loss [\d.]+, (\d+) samples/s$", re.MULTILINE)
 _RANKS = (1, 2)
 #: Epochs of a run; the first, in which the framework warms up, does not count.
 _EPOCHS = 4
-_SAMPLES = 4096
+#: Steps that take long beside Horovod's cycle, 1 ms.
+SIZES = ("--samples", "16384", "--batch-size", "512", "--hidden", "4096")
+#: A thread for each rank, however many there are (OMP_NUM_THREADS is set for any run), and no
+#: processes beside them.
+_THREADS = {"TF_NUM_INTRAOP_THREADS": "1"}
+_OPTIONS = {"pytorch": ("--workers", "0")}
 #: Seconds for one run.
 _TIMEOUT = 300
 
@@ -74,12 +79,12 @@ def rates(
         checkpoint = scratch / f"checkpoint-{name}-{ranks}"
         command = launcher.command(find_program(target, launcher.program), ranks)
         command += [str(target.python), str(script), "--checkpoint", str(checkpoint)]
-        command += ["--epochs", str(_EPOCHS), "--samples", str(_SAMPLES)]
+        command += ["--epochs", str(_EPOCHS), *SIZES, *_OPTIONS.get(name, ())]
         done = process.run(
             command,
             log=log,
             cwd=scratch,
-            env=environment(launcher, target, _TIMEOUT),
+            env={**environment(launcher, target, _TIMEOUT), **_THREADS},
             timeout=_TIMEOUT,
         )
         epochs = [float(rate) for rate in _RATE.findall(done.output)]

@@ -8,7 +8,7 @@ from typing import Dict, Iterable, List, Sequence
 from hvd import paths, site_page, specs
 from hvd.report import canvas
 from hvd.report.text import Markdown, duration, escape, figures, plural, table
-from hvd.support import bounds, picture, result, wanted
+from hvd.support import bounds, examples, picture, result, wanted
 from hvd.support.definition import AXES, NONE, SYSTEM, Matrix
 from hvd.support.result import TRIED, Result
 
@@ -131,8 +131,9 @@ def _linked(text: str, link: str) -> str:
 
 def _examples(results: Sequence[Result]) -> List[str]:
     lines = [
-        "Samples per second of [examples/](../examples/README.md), each rank with a batch of its "
-        "own; the efficiency is the rate of two ranks over twice that of one.",
+        "Samples per second of [examples/](../examples/README.md) with "
+        f"`{' '.join(examples.SIZES)}`, each rank with one thread and a batch of its own; the "
+        "efficiency is the rate of two ranks over twice that of one.",
         "",
     ]
     rows = [
