@@ -96,9 +96,11 @@ def stand_in(
 def path_without_mpi(tmp_path_factory) -> str:
     """PATH with everything but an MPI: that of a distribution is where its compilers are too."""
     entries = []
-    path = map(pathlib.Path, os.environ.get("PATH", os.defpath).split(os.pathsep))
-    # /bin may be another name of /usr/bin
-    for entry in {each.resolve(): each for each in path}.values():
+    found = {}
+    for entry in map(pathlib.Path, os.environ.get("PATH", os.defpath).split(os.pathsep)):
+        # /bin may be another name of /usr/bin, and Spack looks for compilers in the latter alone
+        found.setdefault(entry.resolve(), entry)
+    for entry in found.values():
         if (entry / "mpicxx").exists():
             links = tmp_path_factory.mktemp("programs")
             for program in entry.iterdir():
