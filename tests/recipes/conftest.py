@@ -95,13 +95,13 @@ def stand_in(
 @pytest.fixture(scope="session")
 def path_without_mpi(tmp_path_factory) -> str:
     """PATH with everything but an MPI: that of a distribution is where its compilers are too."""
-    entries = []
-    found = {}
+    entries, linked = [], set()
     for entry in map(pathlib.Path, os.environ.get("PATH", os.defpath).split(os.pathsep)):
-        # /bin may be another name of /usr/bin, and Spack looks for compilers in the latter alone
-        found.setdefault(entry.resolve(), entry)
-    for entry in found.values():
         if (entry / "mpicxx").exists():
+            # once: /bin may be another name of /usr/bin
+            if entry.resolve() in linked:
+                continue
+            linked.add(entry.resolve())
             links = tmp_path_factory.mktemp("programs")
             for program in entry.iterdir():
                 if not program.name.startswith("mpi"):
