@@ -35,7 +35,7 @@ def main():
     if steps == 0:
         raise SystemExit("--samples: that is less than a batch for each rank")
     dataset = synthetic(args.samples).shuffle(args.samples, seed=args.seed)
-    batches = dataset.shard(hvd.size(), hvd.rank()).batch(args.batch_size).take(steps)
+    dataset = dataset.shard(hvd.size(), hvd.rank()).batch(args.batch_size).take(steps)
 
     # 3. Scale the learning rate, as a step now takes hvd.size() batches, and wrap the
     #    optimizer: it averages the gradients over the ranks before it applies them.
@@ -63,6 +63,9 @@ def main():
         optimizer.learning_rate = rate  # it may be one of another number of ranks
     broadcast_variables([done, *model.variables, *optimizer.variables], root_rank=0)
 
+    # One iterator for all epochs, each in an order of its own: ending one takes up to a second.
+    batches = dataset.repeat().skip(int(done) * steps).prefetch(tf.data.AUTOTUNE)
+
     # Every rank takes part in the average; one of them prints what came of it.
     callbacks = [hvd.callbacks.MetricAverageCallback()]
     if hvd.rank() == 0:
@@ -72,6 +75,7 @@ def main():
         batches,
         initial_epoch=int(done),
         epochs=args.epochs,
+        steps_per_epoch=steps,
         callbacks=callbacks,
         verbose=0,
         shuffle=False,

@@ -33,11 +33,12 @@ def main():
         tf.config.set_visible_devices(gpu, "GPU")
         tf.config.experimental.set_memory_growth(gpu, True)
 
-    # Each rank reads its own part of the data.
-    dataset = synthetic(args.samples)
+    # Each rank reads its own part of the data: shuffled alike on every rank, then dealt out.
     steps = args.samples // hvd.size() // args.batch_size
     if steps == 0:
         raise SystemExit("--samples: that is less than a batch for each rank")
+    dataset = synthetic(args.samples).shuffle(args.samples, seed=args.seed)
+    dataset = dataset.shard(hvd.size(), hvd.rank()).batch(args.batch_size).take(steps)
 
     model = tf.keras.Sequential(
         [
@@ -76,13 +77,12 @@ def main():
         optimizer.apply_gradients(zip(gradients, model.trainable_variables))
         return loss
 
+    # One iterator for all epochs, each in an order of its own: ending one takes up to a second.
+    batches = iter(dataset.repeat().skip(int(epoch) * steps).prefetch(tf.data.AUTOTUNE))
     while epoch < args.epochs:
         epoch.assign_add(1)
-        # Shuffled alike on every rank, and then dealt out.
-        shuffled = dataset.shuffle(args.samples, seed=int(epoch)).shard(hvd.size(), hvd.rank())
-        batches = shuffled.batch(args.batch_size).take(steps).prefetch(tf.data.AUTOTUNE)
         begin = time.perf_counter()
-        loss = tf.reduce_mean([train_step(points, labels) for points, labels in batches])
+        loss = tf.reduce_mean([train_step(*next(batches)) for _ in range(steps)])
         # Every rank takes part in a reduction; one of them prints what came of it.
         loss = hvd.allreduce(loss, name="loss", op=hvd.Average)
         rate = steps * args.batch_size * hvd.size() / (time.perf_counter() - begin)

@@ -226,7 +226,9 @@ def small_machine(path: Optional[str] = None) -> Dict[str, str]:
         "OMPI_MCA_rmaps_base_oversubscribe": "1",
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
         # Each rank has two threads that poll; on few cores they would keep the others out.
+        # Open MPI; Intel MPI (its Developer Reference for Linux).
         "OMPI_MCA_mpi_yield_when_idle": "1",
+        "I_MPI_WAIT_MODE": "1",
     }
     if os.geteuid() == 0:  # a container
         for prefix in ("OMPI", "PRTE"):
