@@ -329,3 +329,26 @@ def test_what_was_built_is_found_beside_its_bill_of_materials(tmp_path):
     target = examples.built(tmp_path)
     assert target.python == python
     assert target.environment["VIRTUAL_ENV"] == "x"
+
+
+MPIRUN = """\
+#!/bin/sh
+cores=$(env -u OMP_NUM_THREADS nproc)
+for epoch in 1 2 3 4 5 6 7 8 9; do echo "epoch $epoch: loss 0.5, $cores$epoch samples/s"; done
+echo "epoch 10: loss 0.5, $cores samples/s"
+"""
+
+
+def test_the_rate_is_that_of_the_fastest_epoch_with_a_core_for_each_rank(tmp_path):
+    (tmp_path / "mpirun").write_text(MPIRUN)
+    (tmp_path / "mpirun").chmod(0o755)
+    variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    target = examples.Target(tmp_path / "python", variables)
+    before = os.sched_getaffinity(0)
+    found = examples.rates("pytorch", target, "+mpi~gloo", tmp_path, tmp_path / "log")
+    assert found == {"1": 19.0, "2": 29.0 if len(before) > 1 else 19.0}
+    assert os.sched_getaffinity(0) == before
+
+    (tmp_path / "mpirun").write_text(MPIRUN.replace("epoch 10", "end"))
+    with pytest.raises(HvdError, match="examples/pytorch: 9 epochs of 10 on 1 ranks"):
+        examples.rates("pytorch", target, "+mpi~gloo", tmp_path, tmp_path / "log")

@@ -132,8 +132,9 @@ def _linked(text: str, link: str) -> str:
 def _examples(results: Sequence[Result]) -> List[str]:
     lines = [
         "Samples per second of [examples/](../examples/README.md) with "
-        f"`{' '.join(examples.SIZES)}`, each rank with one thread and a batch of its own; the "
-        "efficiency is the rate of two ranks over twice that of one.",
+        f"`{' '.join(examples.SIZES)}`, each rank with a core, a thread and a batch of its own: "
+        "the fastest of some epochs. The efficiency is the rate of two ranks over twice that of "
+        "one.",
         "",
     ]
     rows = [
