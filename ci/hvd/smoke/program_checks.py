@@ -55,16 +55,13 @@ def run(session: Session) -> None:
 
 def every_allreduce(session: Session) -> None:
     """Every reduction of every element type at several sizes; large sums in float32."""
-    exact = [dtype for dtype in session.dtypes if np.dtype(dtype).kind == "i"]
     omitted = set()
     for operation in reference.REDUCTIONS:
         if operation not in ("sum", "average"):
             if session.lacks(operation.capitalize(), f"allreduce {operation}"):
                 omitted.update((operation, dtype) for dtype in session.dtypes)
-    if session.version < (0, 20):
-        reason = "before Horovod 0.20 the framework divides, each in its own way"
-        session.leave_out("allreduce average", ", ".join(exact), reason)
-        omitted.update(("average", dtype) for dtype in exact)
+    # https://github.com/horovod/horovod/issues/2054
+    omitted.update(("average", dtype) for dtype in divided_by_framework(session, "allreduce", 20))
     for dtype in session.dtypes:
         for operation in reference.REDUCTIONS:
             for elements in QUICK_SIZES if session.quick else SIZES:
@@ -207,9 +204,25 @@ def every_reducescatter(session: Session) -> None:
     """
     if session.over_oneccl or session.lacks("reducescatter", "reducescatter"):
         return
+    # https://github.com/horovod/horovod/pull/3815
+    without_average = divided_by_framework(session, "reducescatter", 27)
     for dtype in session.dtypes:
-        for operation in ("sum", "average"):
-            uneven_reducescatter(session, operation, dtype)
+        uneven_reducescatter(session, "sum", dtype)
+        if dtype not in without_average:
+            uneven_reducescatter(session, "average", dtype)
+
+
+def divided_by_framework(session: Session, function: str, minor: int) -> List[str]:
+    """Integers, where Horovod is older than 0.``minor``: their average is then left out.
+
+    The framework divided their sum, into an integer or a floating-point number.
+    """
+    if session.version >= (0, minor):
+        return []
+    integers = [dtype for dtype in session.dtypes if np.dtype(dtype).kind == "i"]
+    reason = f"before Horovod 0.{minor} the framework divides, each in its own way"
+    session.leave_out(f"{function} average", ", ".join(integers), reason)
+    return integers
 
 
 def uneven_reducescatter(session: Session, operation: str, dtype: str) -> None:
