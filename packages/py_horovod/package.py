@@ -418,7 +418,8 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
                 )
     # Compiles of every plugin source of each release with the headers of each TensorFlow, those
     # of 0.28 patched, and 2.22 is not known; 2.4 for 0.20 and before by
-    # https://github.com/horovod/horovod/pull/2381
+    # https://github.com/horovod/horovod/pull/2381, 2.0 for 0.16 by
+    # https://github.com/horovod/horovod/issues/907
     for releases, refused in (
         ("0.28", "2.22"),
         ("0.27", "2.13"),
@@ -428,7 +429,8 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
         ("0.23", "2.9"),
         ("0.22.1", "2.7"),
         ("0.21:0.22.0", "2.6"),
-        (":0.20", "2.4"),
+        ("0.18:0.20", "2.4"),
+        (":0.16", "2.0"),
     ):
         # g++ -fsyntax-only horovod/tensorflow/*.cc
         conflicts(
