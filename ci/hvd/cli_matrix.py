@@ -66,10 +66,11 @@ def matrix(
             console.note(paths.shorten(path))
         return
     found = here.look(asked, cuda)
-    cells = driver.shard(driver.chosen(plan.plan(asked, found), filters or []), shard)
+    earlier = {each.cell.id: each for each in result.load_all()}
+    tried = [each.cell for each in earlier.values() if each.result in TRIED]
+    cells = driver.shard(driver.chosen(plan.plan(asked, found, tried), filters or []), shard)
     if not cells:
         raise HvdError("no cell is left by --filter and --shard", "list them: ./hvd matrix --list")
-    earlier = {each.cell.id: each for each in result.load_all()}
     held = [c for c in cells if driver.current(asked, c, found, earlier, examples)]
     if listed:
         _list(cells, held, earlier)

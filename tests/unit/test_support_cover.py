@@ -46,6 +46,20 @@ def test_what_is_given_is_not_chosen_again():
     assert given[0] not in rows and len(rows) == 3
 
 
+def test_what_was_tried_before_counts_where_it_adds_a_pair():
+    axes = {"a": ["1", "2"], "b": ["3", "4"], "c": ["5"]}
+    first = {"a": "1", "b": "3", "c": "5"}
+    possible = forbidding([(("a", "2"), ("b", "4"))])
+    others = [
+        first,
+        {"a": "1", "b": "4", "c": "6"},  # of no such value
+        {"a": "2", "b": "4", "c": "5"},  # impossible
+        {"a": "2", "b": "3", "c": "5"},
+        {"a": "2", "b": "3", "c": "5"},  # again
+    ]
+    assert cover.adding(axes, possible, [first], others) == [others[3]]
+
+
 def test_few_cells_cover_many_axes():
     axes = {f"a{n}": list("abcd") for n in range(6)}
     rows, _ = cover.covering(axes, lambda values: True)

@@ -26,6 +26,21 @@ def test_the_plan_is_the_same_each_time(planned):
     assert len({each.cell.id for each in planned}) == len(planned)
 
 
+def test_what_was_tried_stays_when_the_recipe_refuses_more(planned, monkeypatch):
+    tried = [each.cell for each in planned if each.action == "try"]
+    assert set(plan.plan(matrix, HERE, tried)) == set(planned)
+
+    def refuses(text, partly=False, known=wanted.refusal):
+        return "new" if "@0.16.4" in text and "%" in text else known(text, partly)
+
+    monkeypatch.setattr(wanted, "refusal", refuses)
+    others = {each.cell for each in plan.plan(matrix, HERE) if each.action == "try"}
+    left = {each.cell for each in plan.plan(matrix, HERE, tried) if each.action == "try"}
+    still = {each for each in tried if each.horovod != "0.16.4"}
+    assert left == still
+    assert len(others - still) > 10
+
+
 def test_every_cell_that_must_be_is_there(planned):
     for part in matrix.must:
         assert any(each.cell.matches(part) for each in planned), part

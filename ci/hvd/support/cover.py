@@ -50,6 +50,30 @@ def covering(
     return [{axis: row[axis] for axis in axes} for row in [*rows, *more]], impossible
 
 
+def adding(
+    axes: Mapping[str, Sequence[str]],
+    possible: Possible,
+    given: Sequence[Values],
+    others: Sequence[Values],
+) -> List[Values]:
+    """Those of ``others`` that have a pair which neither ``given`` nor one before them has.
+
+    Args:
+        axes: the values of each axis.
+        possible: as for :func:`covering`.
+        given: combinations that are tried in any case.
+        others: combinations of any values; those that are none of ``axes`` are left out.
+    """
+    have = {pair for row in given for pair in pairs(row)}
+    found = []
+    for row in others:
+        new = set(pairs(row)) - have
+        if new and _within(row, axes) and possible(row):
+            found.append(row)
+            have |= new
+    return found
+
+
 def first(
     axes: Mapping[str, Sequence[str]], possible: Possible, part: Mapping[str, str]
 ) -> Optional[Values]:

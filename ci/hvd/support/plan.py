@@ -27,12 +27,18 @@ class Planned:
     reason: str = ""
 
 
-def plan(matrix: Matrix, here: Here) -> List[Planned]:
+def plan(matrix: Matrix, here: Here, earlier: Sequence[Cell] = ()) -> List[Planned]:
     """Every cell: those that must be, those of each block, and the rest with a reason.
 
     Per block, every pair of values that can be together here is in a cell that is tried; a pair
     that the recipe refuses in every combination is in one that is refused; and what this machine
     lacks is in one that is skipped.
+
+    Args:
+        matrix: whose cells.
+        here: the machine.
+        earlier: cells that were tried before.  They come before others that would do, so that a
+            new value, or a new bound of the recipe, adds cells and does not exchange them all.
 
     Raises:
         HvdError: a cell that must be is one that there is not.
@@ -44,7 +50,7 @@ def plan(matrix: Matrix, here: Here) -> List[Planned]:
         found.setdefault(planned.cell, planned)
     for axes in matrix.blocks.values():
         tried = [dataclasses.asdict(each.cell) for each in found.values() if each.action == "try"]
-        for planned in chooser.block(axes, tried):
+        for planned in chooser.block(axes, tried, list(map(dataclasses.asdict, earlier))):
             found.setdefault(planned.cell, planned)
     return list(found.values())
 
@@ -71,9 +77,12 @@ class _Chooser:
         return Planned(Cell(**row), "refused", self._message(row))
 
     def block(
-        self, axes: Mapping[str, Sequence[str]], tried: Sequence[Dict[str, str]]
+        self,
+        axes: Mapping[str, Sequence[str]],
+        tried: Sequence[Dict[str, str]],
+        earlier: Sequence[Dict[str, str]],
     ) -> List[Planned]:
-        """The cells of a block beside those that are tried anyway."""
+        """The cells of a block beside those that are tried anyway, ``earlier`` ones first."""
         lacking = [
             (axis, value)
             for axis in axes
@@ -84,8 +93,9 @@ class _Chooser:
             axis: tuple(value for value in values if (axis, value) not in lacking)
             for axis, values in axes.items()
         }
-        rows, impossible = cover.covering(there, self._possible, tried)
-        found = [Planned(Cell(**row)) for row in rows]
+        again = cover.adding(there, self._possible, tried, earlier)
+        rows, impossible = cover.covering(there, self._possible, [*tried, *again])
+        found = [Planned(Cell(**row)) for row in (*again, *rows)]
         parts = [dict(pair) for pair in impossible] + [{axis: value} for axis, value in lacking]
         said: Set[Tuple[str, str]] = set()
         for part in parts:
