@@ -225,8 +225,8 @@ def small_machine(path: Optional[str] = None) -> Dict[str, str]:
         # More ranks than cores is what a test machine may need: Open MPI 4, and 5.
         "OMPI_MCA_rmaps_base_oversubscribe": "1",
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-        # Each rank has two threads that poll; on few cores they would keep the others out.
-        # Open MPI; Intel MPI (its Developer Reference for Linux).
+        # Each rank has two threads that poll; on few cores they would keep the others out:
+        # Open MPI, and Intel MPI by its Developer Reference for Linux.
         "OMPI_MCA_mpi_yield_when_idle": "1",
         "I_MPI_WAIT_MODE": "1",
     }
