@@ -14,9 +14,9 @@ import textwrap
 import pytest
 
 from hvd.errors import HvdError
-from hvd.smoke import run
+from hvd.smoke import check_build, run
 from hvd.smoke.check_build import Expectation
-from hvd.smoke.launch import LAUNCHERS, Target, environment, find_program, launchers
+from hvd.smoke.launch import LAUNCHERS, PROGRAM, Target, environment, find_program, launchers
 
 MPI_ONLY = Expectation(
     "0.28.1", frozenset({"pytorch"}), frozenset({"mpi"}), frozenset({"nccl", "mpi"})
@@ -51,6 +51,10 @@ LAUNCHER = """
                    {"event": "done"}]
         lines = "".join(json.dumps(event) + "\\n" for event in events)
         (out / f"rank-{rank}.jsonl").write_text(lines)
+"""
+#: To be added to `LAUNCHER`: how it was called.
+SAY_ALL = """
+print(json.dumps({"words": sys.argv[1:], "path": os.environ["PYTHONPATH"]}))
 """
 
 
@@ -154,10 +158,14 @@ def test_time_limit_is_a_failure(target: Target, tmp_path: pathlib.Path) -> None
     assert re.fullmatch(r"mpirun was killed after \d+ s, and no rank had left a record", failure)
 
 
-def test_framework_without_a_program_is_refused(target: Target, tmp_path: pathlib.Path) -> None:
-    expected = Expectation("0.28.1", frozenset({"mxnet"}), frozenset({"mpi"}), frozenset())
-    with pytest.raises(HvdError, match=r"frameworks \['mxnet'\]"):
+def test_a_horovod_without_a_framework_is_refused(target: Target, tmp_path) -> None:
+    expected = Expectation("0.28.1", frozenset(), frozenset({"mpi"}), frozenset())
+    with pytest.raises(HvdError, match=r"frameworks \[\]"):
         run_smoke(target, expected, tmp_path)
+
+
+def test_every_plugin_is_run() -> None:
+    assert set(run.FRAMEWORKS) == set(check_build.PLUGINS)
 
 
 def test_launchers_follow_the_controllers() -> None:
@@ -172,7 +180,8 @@ def test_launchers_follow_the_controllers() -> None:
 
 
 def test_commands() -> None:
-    assert [" ".join(each.command("/bin/x", 4)) for each in LAUNCHERS] == [
+    programs = [each for each in LAUNCHERS if each.program]
+    assert [" ".join(each.command("/bin/x", 4)) for each in programs] == [
         "/bin/x -np 4",
         "/bin/x --mpi -np 4 -H localhost:4",
         "/bin/x --gloo -np 4 -H localhost:4",
@@ -303,10 +312,50 @@ def test_keras_is_checked_with_tensorflow_alone(target: Target, tmp_path) -> Non
 
 def test_what_has_no_plugin_is_not_expected_to_be_listed(target: Target, tmp_path) -> None:
     expected = dataclasses.replace(MPI_ONLY, extras=frozenset({"spark", "keras"}))
-    check = run.check_build_items(target, expected, tmp_path)
-    assert check.failures == []
-    (left_out,) = check.details["left_out"]
-    assert left_out["operation"] == "horovod.spark"
+    assert run.check_build_items(target, expected, tmp_path).failures == []
+
+
+CLUSTERS = dataclasses.replace(
+    MPI_ONLY, controllers=frozenset({"mpi", "gloo"}), extras=frozenset({"spark", "ray"})
+)
+
+
+def test_spark_and_ray_start_ranks_themselves(target: Target, tmp_path) -> None:
+    python = tmp_path / "bin" / "python"
+    python.write_text((tmp_path / "bin" / "mpirun").read_text() + SAY_ALL)
+    python.chmod(0o755)
+    environ = {**target.environment, "PYTHONPATH": "/site", "JAVA_HOME": "/opt/java"}
+    found = [each for each in launchers(CLUSTERS) if each.cluster]
+    assert [each.name for each in found] == [
+        *("horovod.spark.run, Gloo", "horovod.spark.run, MPI", "RayExecutor")
+    ]
+    for launcher, program in zip(found, ["program_spark.py"] * 2 + ["program_ray.py"]):
+        check = run.run_launcher(launcher, Target(python, environ), tmp_path / launcher.name)
+        assert check.failures == []
+        said = json.loads(check.log.read_text().splitlines()[-1])
+        assert pathlib.Path(said["words"][0]) == PROGRAM.with_name(program)
+        assert said["words"][said["words"].index("--controller") + 1] == launcher.controller
+        # the workers import the program
+        assert said["path"] == f"{PROGRAM.parent}:/site"
+
+
+def test_spark_asks_for_java(target: Target, tmp_path) -> None:
+    spark = next(each for each in launchers(CLUSTERS) if each.cluster == "spark")
+    (failure,) = run.run_launcher(spark, target, tmp_path / "out").failures
+    assert failure.startswith("java is not on the PATH")
+
+
+def test_mxnet_is_not_imported_behind_another(target: Target, tmp_path) -> None:
+    script = tmp_path / "bin" / "horovodrun"
+    script.write_text("import os, sys\nassert 'torch' not in sys.modules\n" + script.read_text())
+    modules = tmp_path / "modules"
+    modules.mkdir()
+    (modules / "torch.py").write_text("")
+    environ = {**target.environment, "PYTHONPATH": str(modules)}
+    for frameworks, status in (({"pytorch"}, False), ({"pytorch", "mxnet"}, True)):
+        expected = dataclasses.replace(MPI_ONLY, frameworks=frozenset(frameworks))
+        check = run.check_build_items(Target(target.python, environ), expected, tmp_path)
+        assert ("Horovod v0.28.1" in check.log.read_text()) == status
 
 
 @pytest.mark.parametrize("first", ["#!/bin/sh", "#!/bin/sh -e\nif true; then :; fi"])

@@ -1,4 +1,4 @@
-"""How ranks are started: with ``mpirun``, or with ``horovodrun`` over MPI or Gloo."""
+"""How ranks are started: by ``mpirun``, by ``horovodrun`` over MPI or Gloo, by Spark, by Ray."""
 
 from __future__ import annotations
 
@@ -36,11 +36,13 @@ class Launcher:
 
     Args:
         name: what a user would type.
-        program: the executable, looked up on the target's ``PATH``.
+        program: the executable, looked up on the target's ``PATH``; empty where the target's
+            Python starts the ranks.
         options: its arguments; ``{ranks}`` stands for the number of ranks.
         controller: Horovod's controller under this launcher, ``mpi`` or ``gloo``.
         operations: what carries Horovod's operations on CPUs; the controller where empty.
         device: where the tensors are, ``cpu`` or ``gpu``.
+        cluster: whose workers the ranks are, ``spark`` or ``ray``; empty where there is none.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Launcher:
     controller: str
     operations: str = ""
     device: str = "cpu"
+    cluster: str = ""
 
     def command(self, executable: str, ranks: int) -> List[str]:
         """The command line up to the program that the ranks run."""
@@ -78,6 +81,9 @@ LAUNCHERS = (
         "gloo",
         device="gpu",
     ),
+    Launcher("horovod.spark.run, Gloo", "", (), "gloo", cluster="spark"),
+    Launcher("horovod.spark.run, MPI", "", (), "mpi", cluster="spark"),
+    Launcher("RayExecutor", "", (), "gloo", cluster="ray"),
 )
 #: What carries operations on GPUs and gives each rank one of its own.
 OWN_GPU = ("nccl", "rccl", "ddl")
@@ -95,6 +101,7 @@ def launchers(expectation: Expectation, gpu: str = "") -> List[Launcher]:
         for each in LAUNCHERS
         if each.controller in expectation.controllers
         and each.operations in ("", *expectation.operations)
+        and each.cluster in ("", *expectation.extras)
         # MPI and DDL have no part in a job over Gloo
         and (each.device == "cpu" or gpu in ("nccl", "rccl") or (gpu and each.controller == "mpi"))
     ]
@@ -168,9 +175,15 @@ def launch(
         HvdError: the launcher is not on the target's ``PATH``.
     """
     process.adopt_orphans()
-    executable = find_program(target, launcher.program)
     mpirun = find_program(target, "mpirun") if launcher.controller == "mpi" else None
-    words = [*launcher.command(executable, ranks), str(target.python), str(PROGRAM)]
+    if launcher.cluster == "spark" and not target.environment.get("JAVA_HOME"):
+        find_program(target, "java")
+    if launcher.program:
+        executable = find_program(target, launcher.program)
+        words = [*launcher.command(executable, ranks), str(target.python), str(PROGRAM)]
+    else:
+        executable = str(target.python)
+        words = [executable, str(PROGRAM.with_name(f"program_{launcher.cluster}.py"))]
     words += ["--framework", framework, "--controller", launcher.controller]
     words += ["--ranks", str(ranks), "--out", str(out), "--device", launcher.device]
     words += ["--mpi4py"] * (mpi4py and launcher.controller == "mpi") + ["--quick"] * quick
@@ -193,6 +206,11 @@ def launch(
 def environment(launcher: Launcher, target: Target, timeout: float) -> Dict[str, str]:
     """The target's environment and what the launcher needs beside it."""
     settings = horovod_settings(launcher.controller, launcher.operations, timeout)
+    if launcher.cluster:
+        # its workers import `PROGRAM`
+        places = (str(PROGRAM.parent), target.environment.get("PYTHONPATH", ""))
+        settings["PYTHONPATH"] = os.pathsep.join(filter(None, places))
+        settings["RAY_USAGE_STATS_ENABLED"] = "0"
     return {**target.environment, **settings, **small_machine(target.environment.get("PATH"))}
 
 

@@ -5,6 +5,7 @@
 Needs the standard library, NumPy, Horovod, its framework and, with ``--mpi4py``, mpi4py.  The
 exit status is 0 if every result was right.  `program_record` describes what is in DIR
 afterwards; the tool reads it, and what it says holds if a rank died or hung as well.
+``program_spark`` and ``program_ray`` take the same arguments and start the ranks themselves.
 """
 
 import argparse
@@ -17,12 +18,21 @@ from typing import Any
 from program_record import Recorder, mpi_libraries, supervise
 
 #: The modules that adapt a framework to the checks.
-FRAMEWORKS = {"torch": "program_torch", "tensorflow": "program_tensorflow"}
+FRAMEWORKS = {
+    "torch": "program_torch",
+    "tensorflow": "program_tensorflow",
+    "mxnet": "program_mxnet",
+}
 
 
 def main() -> int:
     arguments = parse()
     supervise(arguments.out)
+    return run(arguments)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Be one rank, in this process; its exit status."""
     recorder = Recorder(arguments.out)
     try:
         return work(recorder, arguments)

@@ -86,7 +86,7 @@ class Session(NamedTuple):
         if hasattr(self.hvd, "barrier"):
             self.hvd.barrier()
         else:
-            self.allreduce(self.tensor(np.zeros(1)), "meet", "sum")
+            self.array(self.allreduce(self.tensor(np.zeros(1)), "meet", "sum"))
 
     def expect(self, tensor: Any, expected: np.ndarray, dtype: str, tolerance: Any = 0.0) -> str:
         """`program_reference.mismatch` for a tensor."""

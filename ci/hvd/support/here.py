@@ -26,6 +26,7 @@ class Here:
         compiler: Spack's name and the version of ``c++`` on PATH; empty where there is none.
         mpi: the MPI on PATH.
         ccache: path of it; empty where there is none.
+        java: path of it; empty where there is none.
         cuda: builds for CUDA are asked for, and can be made.
         no_cuda: why not.
     """
@@ -35,6 +36,7 @@ class Here:
     compiler: tuple = ("", "")
     mpi: Optional[Mpi] = None
     ccache: str = ""
+    java: str = ""
     cuda: bool = False
     no_cuda: str = ""
 
@@ -54,6 +56,8 @@ class Here:
         if compiler and compiler not in self.compilers:
             return f"{_program(compiler)} is not on PATH"
         chosen = matrix.frameworks[name] if name else None
+        if chosen and "spark" in chosen.frameworks and not self.java:
+            return f"{name}: java is not on PATH"
         if chosen and python and chosen.cuda is not None and python in chosen.cuda:
             return "" if self.cuda else f"{name} for Python {python}: {self.no_cuda}"
         return ""
@@ -79,6 +83,7 @@ def look(matrix: Matrix, cuda: bool) -> Here:
         compiler=system or ("", ""),
         mpi=mpi_module.find(),
         ccache=shutil.which("ccache") or "",
+        java=shutil.which("java") or "",
         cuda=not reason,
         no_cuda=reason,
     )
