@@ -85,6 +85,8 @@ class PipEngine:
             self.recipe.check(self.spec)
             self._require_dependencies()
             self.selection = self._selection()
+            if "mpi" not in self.selection.controllers:
+                self.mpi = None  # it is not used
             task.say(str(dataclasses.replace(self.spec, dependencies={})))
 
     def build(self, run: Run) -> None:
@@ -202,6 +204,7 @@ class PipEngine:
         found.update({names[n]: have[n]["version"] for n in names if n in have})
         if self.mpi:
             found[self.mpi.package] = self.mpi.version
+        found["cmake"] = framework.cmake_version(self._cmake)
         found[machine.compiler_name()] = machine.compiler_version()
         return found
 
@@ -245,7 +248,7 @@ class PipEngine:
         return externals.packages(self.found, self.mpi)
 
     def _require_tools(self) -> str:
-        path = framework.launch_path(self._framework_python, self.mpi)
+        path = mpi.search_path(framework.in_front(self._framework_python, self.mpi))
         for program, package in (("c++", "g++"), ("make", "make"), ("cmake", "cmake")):
             if not shutil.which(program, path=path):
                 raise HvdError(f"{program} is not on PATH", f"install it: the package {package}")
@@ -255,13 +258,16 @@ class PipEngine:
     def _framework_python(self) -> str:
         return self.found["python"]["executable"]
 
+    @property
+    def _cmake(self) -> str:
+        return shutil.which("cmake", path=self._path()) or "cmake"
+
     def _path(self) -> str:
         return mpi.search_path(self._first())
 
     def _first(self) -> List[pathlib.Path]:
         """The directories that come first on PATH."""
-        first = [self.venv / "bin", pathlib.Path(self._framework_python).parent]
-        return first + ([self.mpi.bin] if self.mpi else [])
+        return [self.venv / "bin", *framework.in_front(self._framework_python, self.mpi)]
 
     def _concrete(self) -> Spec:
         """The environment's Horovod with defaults filled in and what it will be built with."""
@@ -323,7 +329,7 @@ class PipEngine:
         variants = self.spec.variants
         flags = self.recipe.build_flags
         chosen = {k for k, v in variants.items() if v is True}
-        prefixes = {"cmake": shutil.which("cmake", path=self._path()) or "cmake"}
+        prefixes = {"cmake": self._cmake}
         if self.mpi and "mpi" in chosen:
             prefixes["mpi"] = str(self.mpi.prefix)
         prefixes.update({name: str(lib.prefix) for name, lib in self._accelerators.items()})
@@ -372,7 +378,9 @@ class PipEngine:
             directory = pathlib.Path(done.output.splitlines()[-1])
             if python == self._framework_python:
                 frameworks = directory
-        (directory / "hvd-frameworks.pth").write_text(f"{frameworks}\n")
+        # with the .pth files of the frameworks' place, one of which is setuptools' distutils
+        line = f"import site; site.addsitedir({str(frameworks)!r})\n"
+        (directory / "hvd-frameworks.pth").write_text(line)
 
     def _build_environment(self, flags: Mapping[str, Optional[str]]) -> Dict[str, str]:
         environment = framework.clean_environment(self._path())

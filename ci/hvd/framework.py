@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Dict, Iterable, List, Optional, Tuple
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from hvd import mpi, pins, process, stamp
 from hvd.errors import HvdError
@@ -19,7 +21,9 @@ from hvd.mpi import Mpi
 from hvd.paths import STATE
 
 #: CMake's minimum version for Horovod 0.28.1, https://github.com/horovod/horovod/blob/v0.28.1/CMakeLists.txt
-_CMAKE_MINIMUM = (3, 13)
+_CMAKE_MINIMUM = Version("3.13")
+#: Directories that PATH has anyway.
+_SYSTEM = tuple(map(pathlib.Path, ("/bin", "/usr/bin", "/usr/local/bin")))
 #: Seconds for pip; PyTorch with CUDA is gigabytes on some indexes.
 _TIMEOUT = 3600
 
@@ -119,24 +123,37 @@ def clean_environment(path: str = "") -> Dict[str, str]:
 def system_cmake() -> Optional[str]:
     """A ``cmake`` on PATH that is recent enough; None where there is none."""
     path = shutil.which("cmake")
-    if not path:
+    version = cmake_version(path) if path else ""
+    if not version or Version(version) < _CMAKE_MINIMUM:
         return None
+    return path
+
+
+def cmake_version(path: str) -> str:
+    """Version of the ``cmake`` at ``path``; empty where it does not say one."""
     try:
         banner = subprocess.run(
             [path, "--version"], capture_output=True, text=True, timeout=60, check=True
         ).stdout
-        version = tuple(int(part) for part in banner.split()[2].split("-")[0].split(".")[:2])
-    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
-        return None
-    return path if version >= _CMAKE_MINIMUM else None
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    found = re.match(r"cmake version (\d+(?:\.\d+)+)", banner)
+    return found[1] if found else ""
 
 
-def launch_path(python: str, found_mpi: Optional[Mpi]) -> str:
-    """PATH with the framework's programs and MPI in front."""
-    first = [pathlib.Path(python).parent]
+def in_front(python: str, found_mpi: Optional[Mpi]) -> List[pathlib.Path]:
+    """What has to come first on PATH, for the framework's programs and MPI's to be found.
+
+    A directory of the system stays behind, as with Spack, where that does no harm: it has
+    another compiler and another CMake than what PATH may have before it.
+    """
+    directory = pathlib.Path(python).parent
+    first = [] if directory in _SYSTEM else [directory]
     if found_mpi:
-        first.append(found_mpi.bin)
-    return mpi.search_path(first)
+        mpirun = shutil.which("mpirun", path=mpi.search_path(first))
+        if found_mpi.bin not in _SYSTEM or mpirun != str(found_mpi.bin / "mpirun"):
+            first.append(found_mpi.bin)
+    return first
 
 
 def _distribution(requirement: str) -> str:

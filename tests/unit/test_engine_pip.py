@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import pathlib
+import subprocess
+import types
+import venv
 
 import pytest
 
-from hvd import environment, machine, recipe
+from hvd import environment, machine, paths, recipe
 from hvd.engine_pip import PipEngine
 from hvd.errors import HvdError
 from hvd.mpi import Mpi
@@ -118,3 +122,32 @@ def test_nccl_is_linked_as_the_spec_says(monkeypatch, said, link) -> None:
     monkeypatch.setattr(PipEngine, "_find_accelerators", lambda self, variants: {})
     spec = f"py-horovod@0.28.1 +nccl+cuda cuda_arch=80 frameworks:=pytorch {said}"
     assert engine(spec, "torch")._selection().nccl_link == link
+
+
+def test_an_mpi_that_is_not_the_controller_is_left_alone() -> None:
+    task = types.SimpleNamespace(say=lambda text: None)
+    run = types.SimpleNamespace(step=lambda name: contextlib.nullcontext(task))
+    for controller, version in (("mpi", "4.1.8"), ("gloo", None)):
+        other = {"mpi": "gloo", "gloo": "mpi"}[controller]
+        made = engine(f"py-horovod@0.28.1 +{controller}~{other} frameworks:=pytorch", "torch")
+        made.concretize(run)
+        assert made.versions().get("openmpi") == version
+        assert (pathlib.Path("/opt/mpi/bin") in made._first()) == (controller == "mpi")
+
+
+def test_pth_files_of_the_frameworks_count(tmp_path, monkeypatch) -> None:
+    """Python 3.12 has distutils from setuptools' alone, and TensorFlow 2.18 imports it."""
+    made = engine("py-horovod@0.28.1 frameworks:=pytorch", "torch")
+    venv.create(tmp_path / "frameworks")
+    python = tmp_path / "frameworks" / "bin" / "python"
+    made.found["python"]["executable"] = str(python)
+    ask = "import sysconfig; print(sysconfig.get_paths()['platlib'])"
+    place = pathlib.Path(subprocess.check_output([python, "-c", ask], text=True).strip())
+    (place / "precedence.pth").write_text("import sys; sys.shim = 'there'\n")
+    (place / "a_framework.py").write_text("")
+    monkeypatch.setattr(paths, "STATE", tmp_path)
+    made._make_venv(tmp_path / "log")
+    say = "import a_framework, sys; print(sys.shim)"
+    assert (
+        subprocess.check_output([made.venv / "bin" / "python", "-c", say], text=True) == "there\n"
+    )

@@ -83,3 +83,37 @@ def test_the_interpreter_suits_every_framework(monkeypatch: pytest.MonkeyPatch) 
     del versions["python3.11"]
     with pytest.raises(HvdError, match="PATH has none"):
         framework.interpreter(["tensorflow", "keras"])
+
+
+def program(path: pathlib.Path, text: str = "") -> pathlib.Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\necho '{text}'\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_directories_of_the_system_stay_behind_on_path(tmp_path, monkeypatch) -> None:
+    """A compiler and a CMake that the user has put first are those that build."""
+    system, mine = tmp_path / "usr" / "bin", tmp_path / "cmake" / "bin"
+    program(system / "mpirun")
+    monkeypatch.setattr(framework, "_SYSTEM", (system,))
+    monkeypatch.setenv("PATH", f"{mine}:{system}")
+    library = Mpi("openmpi", "4.1.4", system.parent)
+    assert framework.in_front("/site/bin/python", library) == [pathlib.Path("/site/bin")]
+    assert framework.in_front(str(system / "python3"), None) == []
+    elsewhere = Mpi("openmpi", "4.1.4", tmp_path / "opt")
+    assert framework.in_front(str(system / "python3"), elsewhere) == [elsewhere.bin]
+    # another program of that name, without a compiler wrapper beside it
+    program(mine / "mpirun")
+    assert framework.in_front("/site/bin/python", library)[1:] == [system]
+
+
+def test_cmake_is_asked_for_its_version(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert framework.system_cmake() is None
+    for text, version in (("cmake version 3.31.10-rc1", "3.31.10"), ("cmake version 3.9.6", "")):
+        path = program(tmp_path / "cmake", text)
+        assert framework.cmake_version(str(path)).startswith(version)
+        assert framework.system_cmake() == (str(path) if version else None)
+    program(tmp_path / "cmake", "it is broken")
+    assert framework.system_cmake() is None

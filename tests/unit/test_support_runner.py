@@ -35,13 +35,16 @@ matrix = definition.load()
 CELL = made.cell()
 OPENMPI = Mpi("openmpi", "4.1.8", pathlib.Path("/opt/openmpi"))
 OPTIONS = runner.Options(jobs=3, limit=60.0)
+#: What a run says that it built with.
+VERSIONS = {"Horovod": "0.28.1", "cmake": "3.31.10", "gcc": "12.2.0"}
 
 
 class Run:
     """Stands in for ``./hvd run`` and for pip: what they leave behind and how they end."""
 
-    def __init__(self, stages=(), checks=(), status=0, log="", pip=""):
+    def __init__(self, stages=(), checks=(), status=0, log="", pip="", **versions):
         self.stages, self.checks, self.status, self.pip = stages, checks, status, pip
+        self.versions = {**VERSIONS, **versions}
         self.log = log
         self.command, self.environment = [], {}
 
@@ -55,7 +58,7 @@ class Run:
             log.write_text("CUDA: \n")
             return dataclasses.make_dataclass("Done", ["output"])(log.read_text())
         self.command, self.environment = list(map(str, command)), env
-        state = runner.state(CELL)
+        state = pathlib.Path(env["HVD_STATE"])
         step = state / "step.log"
         state.mkdir(parents=True)
         step.write_text(self.log)
@@ -64,7 +67,7 @@ class Run:
             for name, status in self.stages
         ]
         checks = [{**check, "log": str(step)} for check in self.checks]
-        report = RunReport("e", "pip", "now", versions={"Horovod": "0.28.1"}, stages=stages)
+        report = RunReport("e", "pip", "now", versions=self.versions, stages=stages)
         report.checks = checks
         if stages:
             report.save(state / "reports" / "e-pip" / "report.json")
@@ -96,7 +99,7 @@ def test_a_cell_that_passes(attempt):
     came = attempt(run)
     assert (came.result, came.reason, came.stage) == ("passed", "", "")
     assert came.checks == {"check-build": True, "mpirun": True}
-    assert came.versions == {"Horovod": "0.28.1", "cmake": "3.31.10"}
+    assert came.versions == VERSIONS
     assert came.seconds["build"] == 10.0 and came.distributions == {"torch": "2.13.0"}
     assert came.log == hashlib.sha256(runner.log(CELL).read_bytes()).hexdigest()
     assert not runner.state(CELL).exists()
@@ -106,6 +109,19 @@ def test_a_cell_that_passes(attempt):
     assert run.command[-2:] == ["--jobs", "3"] and "pip" in run.command
     assert run.environment["HVD_STATE"] == str(runner.state(CELL))
     assert result.save(came, runner.STATE / "results")
+
+
+@pytest.mark.parametrize(
+    ("versions", "reason"),
+    [
+        ({"cmake": "3.25.1"}, "it was built with cmake 3.25.1, not with 3.31.10"),
+        ({"gcc": "1.2.0"}, "it was built with gcc 1.2.0, not with 12"),
+    ],
+)
+def test_a_cell_that_was_built_with_something_else_fails(attempt, versions, reason):
+    came = attempt(Run(GOOD, CHECKS, **versions), made.cell(compiler="gcc-12"))
+    assert (came.result, came.stage, came.reason) == ("failed", "build", reason)
+    assert attempt(Run(GOOD, CHECKS), made.cell(compiler="gcc-12")).result == "passed"
 
 
 def test_a_build_that_fails_has_stage_first_error_and_cause(attempt):

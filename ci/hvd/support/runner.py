@@ -172,6 +172,8 @@ class _Attempt:
             self._take(report)
         if ending:
             self._fail(ending, report)
+        elif self._foreign():
+            self.end("failed", self._foreign(), stage="build")
         elif self.options.examples:
             keep(self.result)
             self._examples()
@@ -201,9 +203,20 @@ class _Attempt:
 
     def _take(self, report: RunReport) -> None:
         self.result.versions = dict(report.versions)
-        self.result.versions["cmake"] = self.matrix.cmakes[self.cell.cmake].partition("==")[2]
         self.result.seconds.update({stage.name: stage.seconds for stage in report.stages})
         self.result.checks = {str(c["name"]): bool(c["passed"]) for c in report.checks}
+
+    def _foreign(self) -> str:
+        """What it was built with that is not the cell's; empty where there is no such thing."""
+        wanted = {"cmake": self.matrix.cmakes[self.cell.cmake].partition("==")[2]}
+        name, _, major = self.cell.compiler.partition("-")
+        if major:
+            wanted[name] = f"{major}."
+        for program, version in wanted.items():
+            found = self.result.versions.get(program, "none")
+            if not found.startswith(version):
+                return f"it was built with {program} {found}, not with {version.rstrip('.')}"
+        return ""
 
     def _fail(self, ending: CommandFailed, report: Optional[RunReport]) -> None:
         if ending.status is None:
