@@ -339,6 +339,21 @@ def test_spark_and_ray_start_ranks_themselves(target: Target, tmp_path) -> None:
         assert said["path"] == f"{PROGRAM.parent}:/site"
 
 
+def test_spark_starts_ranks_with_open_mpi_alone(target: Target, tmp_path) -> None:
+    for banner, reason in (
+        ("mpirun (Open MPI) 4.1.8", ""),
+        ("HYDRA build details:\n    Version: 5.0.2", "this one is of mpich"),
+    ):
+        script = tmp_path / "bin" / "mpirun"
+        script.write_text(f"#!{sys.executable}\nprint({banner!r})\n")
+        plan = run.smoke_plan(target, CLUSTERS, tmp_path / "out")
+        assert ("horovod.spark.run, MPI" in dict(plan)) == (not reason)
+        assert "horovod.spark.run, Gloo" in dict(plan)
+        left_out = plan[0][1]().details.get("left_out", [])
+        assert [row["operation"] for row in left_out] == ["horovod.spark.run, MPI"] * bool(reason)
+        assert all(row["reason"].endswith(reason) for row in left_out)
+
+
 def test_spark_asks_for_java(target: Target, tmp_path) -> None:
     spark = next(each for each in launchers(CLUSTERS) if each.cluster == "spark")
     (failure,) = run.run_launcher(spark, target, tmp_path / "out").failures

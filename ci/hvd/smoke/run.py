@@ -7,9 +7,10 @@ import functools
 import pathlib
 import re
 import subprocess
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+import types
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-from hvd import process
+from hvd import mpi, process
 from hvd.errors import CommandFailed, HvdError
 from hvd.smoke import attribution, check_build, records
 from hvd.smoke.check_build import Expectation
@@ -115,12 +116,19 @@ def smoke_plan(
         )
     plan: List[Tuple[str, Callable[[], Check]]] = []
     gpus = {name: _gpus(target, name) if gpu else 0 for name in frameworks}
+    left_out = {
+        f"horovod.{name} on GPUs": "it sees no GPU on this machine"
+        for name in frameworks
+        if gpu and not gpus[name]
+    }
+    left_out.update(_unable(target, expectation))
     if expectation.has_check_build:
-        blind = [name for name in frameworks if gpu and not gpus[name]]
-        perform = functools.partial(check_build_items, target, expectation, out, timeout, blind)
+        perform = functools.partial(check_build_items, target, expectation, out, timeout, left_out)
         plan.append(("check-build", perform))
     for framework in frameworks:
         for launcher in launchers(expectation, gpu if gpus[framework] else ""):
+            if launcher.name in left_out:
+                continue
             own = launcher.device == "gpu" and gpu in OWN_GPU
             name = launcher.name + (f" ({framework})" if len(frameworks) > 1 else "")
             perform = functools.partial(
@@ -146,20 +154,18 @@ def check_build_items(
     expectation: Expectation,
     out: pathlib.Path,
     timeout: float = 120.0,
-    blind: Sequence[str] = (),
+    left_out: Mapping[str, str] = types.MappingProxyType({}),
 ) -> Check:
     """Compare ``horovodrun --check-build`` with ``expectation``, item by item.
 
     Args:
-        blind: frameworks that see no GPU, by their names in the program, though Horovod was
-            built for GPUs; the check says that operations on GPUs were not tried.
+        left_out: why something is not tried, by its name; the check says so.
     """
     check = Check("check-build")
-    if blind:
-        reason = "it sees no GPU on this machine"
+    if left_out:
         check.details["left_out"] = [
-            {"operation": f"horovod.{name} on GPUs", "dtype": "every type", "reason": reason}
-            for name in blind
+            {"operation": name, "dtype": "every type", "reason": reason}
+            for name, reason in left_out.items()
         ]
     try:
         horovodrun = find_program(target, "horovodrun")
@@ -180,6 +186,23 @@ def check_build_items(
         if isinstance(error, CommandFailed):
             check.seconds = error.seconds
     return check
+
+
+def _unable(target: Target, expectation: Expectation) -> Dict[str, str]:
+    """The launchers that cannot start ranks with the target's MPI, and why."""
+    found = launchers(expectation)
+    over_mpi = [each.name for each in found if each.cluster and each.controller == "mpi"]
+    if not over_mpi:
+        return {}
+    try:
+        kind = mpi.of_launcher(find_program(target, "mpirun"))
+    except HvdError:
+        return {}  # which each of them says
+    if kind is None or kind[0] == "openmpi":
+        return {}
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/spark/mpi_run.py
+    reason = f"Horovod gives mpirun options of Open MPI, and this one is of {kind[0]}"
+    return dict.fromkeys(over_mpi, reason)
 
 
 def _gpus(target: Target, framework: str) -> int:
