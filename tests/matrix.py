@@ -8,11 +8,12 @@ from hvd.support.definition import Cell
 from hvd.support.here import Here
 from hvd.support.result import Result
 
-#: A machine with every Python, a second compiler, and no MPI on PATH.
+#: A machine with every Python, a second compiler, Java, and no MPI on PATH.
 HERE = Here(
     pythons={f"3.{minor}": f"/opt/python3.{minor}/bin/python" for minor in range(6, 14)},
     compilers={"system": "/usr/bin/c++", "gcc-12": "/usr/bin/g++-12"},
     compiler=("gcc", "12.2.0"),
+    java="/usr/bin/java",
     no_cuda="see --cuda",
 )
 

@@ -152,3 +152,11 @@ def test_a_result_is_stale_when_something_in_it_changes(monkeypatch):
     assert wanted.inputs(matrix, cell(), HERE) == one
     monkeypatch.setattr(wanted, "horovod", lambda: dataclasses.replace(horovod, directives=older))
     assert wanted.inputs(matrix, cell(), HERE) != one
+
+
+def test_spark_needs_java():
+    spark = {"framework": "spark-3", "python": "3.11"}
+    assert HERE.lacks(matrix, spark) == ""
+    without = dataclasses.replace(HERE, java="")
+    assert without.lacks(matrix, spark) == "spark-3: java is not on PATH"
+    assert without.lacks(matrix, {**spark, "framework": "ray-2"}) == ""

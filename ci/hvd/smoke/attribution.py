@@ -14,7 +14,7 @@ from hvd.smoke.launch import PROGRAM, Launch
 from hvd.smoke.records import Rank
 
 #: Horovod's own Python code; a rank that is in it has handed its data over and waits.
-_HOROVOD = re.compile(r"/horovod/(common|torch|tensorflow)/")
+_HOROVOD = re.compile(r"/horovod/(common|torch|tensorflow|mxnet)/")
 #: The modules that the ranks run.
 _OURS = str(PROGRAM.with_name("program"))
 #: The line of Horovod's stall inspector for one missing rank (horovod/common/
@@ -23,8 +23,9 @@ _MISSING = re.compile(r"^(?:\[[\d,]+\](?:<\w+>:| ))?(\d+)!?: \[")
 #: Raised in a rank when another one has left; TensorFlow has a kind of its own, with this text.
 _CONSEQUENCE = "HorovodInternalError"
 _SHUT_DOWN = "Horovod has been shut down"
-#: Where TensorFlow runs a graph, in which an operation of Horovod may wait.
-_GRAPH = re.compile(r"/tensorflow/python/eager/execute\.py$")
+#: Where TensorFlow runs a graph, in which an operation of Horovod may wait, and where MXNet waits
+#: for its engine.
+_GRAPH = re.compile(r"/(tensorflow/python/eager/execute|mxnet/ndarray/ndarray)\.py$")
 
 
 def failures(launch: Launch, ranks: Sequence[Rank]) -> List[str]:
