@@ -9,65 +9,14 @@ import pathlib
 import re
 import shutil
 import sys
-import textwrap
 
 import pytest
 
 from hvd.errors import HvdError
 from hvd.smoke import check_build, run
 from hvd.smoke.check_build import Expectation
-from hvd.smoke.launch import LAUNCHERS, PROGRAM, Target, environment, find_program, launchers
-
-MPI_ONLY = Expectation(
-    "0.28.1", frozenset({"pytorch"}), frozenset({"mpi"}), frozenset({"nccl", "mpi"})
-)
-
-CHECK_BUILD = """Horovod v0.28.1:
-Available Frameworks:
-    [X] PyTorch
-Available Controllers:
-    [X] MPI
-Available Tensor Operations:
-    [X] NCCL
-    [X] MPI
-"""
-
-#: A launcher whose ranks do what ``program.py`` would, without Horovod.
-LAUNCHER = """
-    import json, os, pathlib, sys
-    if "--check-build" in sys.argv:
-        print(os.environ["CHECK_BUILD"])
-        sys.exit(0)
-    out = pathlib.Path(sys.argv[sys.argv.index("--out") + 1])
-    for rank in (0, 1):
-        events = [{"event": "init", "rank": rank, "size": 2, "host": "a", "pid": rank,
-                   "mpi_libraries": ["/opt/mpi/lib/libmpi.so"]}]
-        operation = {"operation": "allgather", "dtype": "int32", "elements": 10 * rank}
-        events += [{"event": "left-out", "operation": "x", "dtype": "bool", "reason": "y"},
-                   {"event": "start", **operation},
-                   {"event": "end", **operation, "seconds": 1 + rank, "ok": True, "detail": ""},
-                   {"event": "bandwidth", "method": "horovod", "bytes": 4_000_000,
-                    "seconds": 1 + rank},
-                   {"event": "done"}]
-        lines = "".join(json.dumps(event) + "\\n" for event in events)
-        (out / f"rank-{rank}.jsonl").write_text(lines)
-"""
-#: To be added to `LAUNCHER`: how it was called.
-SAY_ALL = """
-print(json.dumps({"words": sys.argv[1:], "path": os.environ["PYTHONPATH"]}))
-"""
-
-
-@pytest.fixture
-def target(tmp_path: pathlib.Path) -> Target:
-    binaries = tmp_path / "bin"
-    binaries.mkdir()
-    for name in ("mpirun", "horovodrun"):
-        script = binaries / name
-        script.write_text(f"#!{sys.executable}\n{textwrap.dedent(LAUNCHER)}")
-        script.chmod(0o755)
-    environment = {"PATH": str(binaries), "CHECK_BUILD": CHECK_BUILD}
-    return Target(pathlib.Path(sys.executable), environment)
+from hvd.smoke.launch import LAUNCHERS, Target, environment, find_program, launchers
+from tests.unit.smoking import MPI_ONLY
 
 
 def run_smoke(target, expectation, out):
@@ -313,51 +262,6 @@ def test_keras_is_checked_with_tensorflow_alone(target: Target, tmp_path) -> Non
 def test_what_has_no_plugin_is_not_expected_to_be_listed(target: Target, tmp_path) -> None:
     expected = dataclasses.replace(MPI_ONLY, extras=frozenset({"spark", "keras"}))
     assert run.check_build_items(target, expected, tmp_path).failures == []
-
-
-CLUSTERS = dataclasses.replace(
-    MPI_ONLY, controllers=frozenset({"mpi", "gloo"}), extras=frozenset({"spark", "ray"})
-)
-
-
-def test_spark_and_ray_start_ranks_themselves(target: Target, tmp_path) -> None:
-    python = tmp_path / "bin" / "python"
-    python.write_text((tmp_path / "bin" / "mpirun").read_text() + SAY_ALL)
-    python.chmod(0o755)
-    environ = {**target.environment, "PYTHONPATH": "/site", "JAVA_HOME": "/opt/java"}
-    found = [each for each in launchers(CLUSTERS) if each.cluster]
-    assert [each.name for each in found] == [
-        *("horovod.spark.run, Gloo", "horovod.spark.run, MPI", "RayExecutor")
-    ]
-    for launcher, program in zip(found, ["program_spark.py"] * 2 + ["program_ray.py"]):
-        check = run.run_launcher(launcher, Target(python, environ), tmp_path / launcher.name)
-        assert check.failures == []
-        said = json.loads(check.log.read_text().splitlines()[-1])
-        assert pathlib.Path(said["words"][0]) == PROGRAM.with_name(program)
-        assert said["words"][said["words"].index("--controller") + 1] == launcher.controller
-        # the workers import the program
-        assert said["path"] == f"{PROGRAM.parent}:/site"
-
-
-def test_spark_starts_ranks_with_open_mpi_alone(target: Target, tmp_path) -> None:
-    for banner, reason in (
-        ("mpirun (Open MPI) 4.1.8", ""),
-        ("HYDRA build details:\n    Version: 5.0.2", "this one is of mpich"),
-    ):
-        script = tmp_path / "bin" / "mpirun"
-        script.write_text(f"#!{sys.executable}\nprint({banner!r})\n")
-        plan = run.smoke_plan(target, CLUSTERS, tmp_path / "out")
-        assert ("horovod.spark.run, MPI" in dict(plan)) == (not reason)
-        assert "horovod.spark.run, Gloo" in dict(plan)
-        left_out = plan[0][1]().details.get("left_out", [])
-        assert [row["operation"] for row in left_out] == ["horovod.spark.run, MPI"] * bool(reason)
-        assert all(row["reason"].endswith(reason) for row in left_out)
-
-
-def test_spark_asks_for_java(target: Target, tmp_path) -> None:
-    spark = next(each for each in launchers(CLUSTERS) if each.cluster == "spark")
-    (failure,) = run.run_launcher(spark, target, tmp_path / "out").failures
-    assert failure.startswith("java is not on the PATH")
 
 
 def test_mxnet_is_not_imported_behind_another(target: Target, tmp_path) -> None:
