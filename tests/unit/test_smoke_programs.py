@@ -202,6 +202,18 @@ def test_clocks_of_several_hosts_are_not_compared(checked) -> None:
     assert recorder.left_out["order of a barrier"] == "the ranks are on several hosts"
 
 
+def test_ranks_have_met_when_their_last_sum_is_there(programs) -> None:
+    """MXNet's operations give a tensor at once, and what is in it later."""
+    programs.__version__ = "0.28.1"
+    session = importlib.import_module("program_session")
+    read = []
+    framework = types.SimpleNamespace(
+        horovod=horovod_of("0.28.1", barrier=None), tensor=np.copy, array=read.append
+    )
+    session.Session(framework, Recorder(), 0, 1).meet()
+    assert len(read) == 1
+
+
 def test_tensorflow_has_no_barrier(checked) -> None:
     """Ranks meet all the same, and the report says that the barrier was not checked."""
     recorder = checked("0.28.1", barrier=None)

@@ -172,8 +172,8 @@ class _Attempt:
             self._take(report)
         if ending:
             self._fail(ending, report)
-        elif self._foreign():
-            self.end("failed", self._foreign(), stage="build")
+        elif foreign := self._foreign():
+            self.end("failed", foreign, stage="build")
         elif self.options.examples:
             keep(self.result)
             self._examples()
