@@ -56,6 +56,12 @@ def test_the_page_has_every_cell_with_the_versions_that_were_used():
     assert "there is no MPI on PATH" in text and "Horovod 0.24 is not known to work" in text
 
 
+def test_cells_of_one_day_are_not_dated_from_it_to_itself():
+    assert page.page(matrix, [PASSED, SKIPPED]).startswith(
+        "2 cells: 1 passed, 1 skipped; 2026-01-31.\n"
+    )
+
+
 def test_a_red_cell_says_why_and_links_upstream():
     text = page.page(matrix, RESULTS).partition("## What failed")[2].partition("##")[0]
     assert "has no attribute 'bool' \\| x" in text

@@ -65,8 +65,9 @@ def page(matrix: Matrix, results: Sequence[Result]) -> str:
         return "No cell has been tried yet.\n"
     by = {name: [r for r in results if r.result == name] for name in _ORDER}
     counted = ", ".join(f"{len(by[name])} {name}" for name in _ORDER if by[name])
-    dates = sorted(each.date for each in results if each.date)
-    lines = [f"{plural(len(results), 'cell')}: {counted}; {dates[0]} to {dates[-1]}.", ""]
+    dates = sorted(each.date for each in results)
+    when = " to ".join(dict.fromkeys([dates[0], dates[-1]]))
+    lines = [f"{plural(len(results), 'cell')}: {counted}; {when}.", ""]
     lines += [f"![Cells that passed, of those tried]({PICTURE.name})", ""]
     lines += ["## What was built and run", "", *_tried(by["passed"])]
     if by["failed"]:
