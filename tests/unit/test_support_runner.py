@@ -36,7 +36,13 @@ CELL = made.cell()
 OPENMPI = Mpi("openmpi", "4.1.8", pathlib.Path("/opt/openmpi"))
 OPTIONS = runner.Options(jobs=3, limit=60.0)
 #: What a run says that it built with.
-VERSIONS = {"Horovod": "0.28.1", "cmake": "3.31.10", "gcc": "12.2.0"}
+VERSIONS = {
+    "Horovod": "0.28.1",
+    "Python": "3.11.7",
+    "cmake": "3.31.10",
+    "gcc": "12.2.0",
+    "openmpi": "4.1.8",
+}
 
 
 class Run:
@@ -116,6 +122,8 @@ def test_a_cell_that_passes(attempt):
     [
         ({"cmake": "3.25.1"}, "it was built with cmake 3.25.1, not with 3.31.10"),
         ({"gcc": "1.2.0"}, "it was built with gcc 1.2.0, not with 12"),
+        ({"Python": "3.1.1"}, "it was built with Python 3.1.1, not with 3.11"),
+        ({"openmpi": "4.1.4"}, "it was built with openmpi 4.1.4, not with 4.1.8"),
     ],
 )
 def test_a_cell_that_was_built_with_something_else_fails(attempt, versions, reason):

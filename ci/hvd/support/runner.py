@@ -208,7 +208,10 @@ class _Attempt:
 
     def _foreign(self) -> str:
         """What it was built with that is not the cell's; empty where there is no such thing."""
-        wanted = {"cmake": self.matrix.cmakes[self.cell.cmake].partition("==")[2]}
+        cmake = self.matrix.cmakes[self.cell.cmake].partition("==")[2]
+        wanted = {"cmake": cmake, "Python": f"{self.cell.python}."}
+        if self.mpi:
+            wanted[self.mpi.package] = self.mpi.version
         name, _, major = self.cell.compiler.partition("-")
         if major:
             wanted[name] = f"{major}."
