@@ -18,7 +18,7 @@ from hvd.smoke.launch import LAUNCHERS, Target, environment, find_program
 #: examples/README.md.
 _EXAMPLES = {
     "pytorch": ("pytorch", "torch", "1.8:"),
-    "tensorflow2": ("tensorflow", "tensorflow-cpu", "2.11:"),
+    "tensorflow2": ("tensorflow", "tensorflow-cpu", "2.12:"),
     "keras": ("keras", "keras", "2.15:"),
 }
 _RATE = re.compile(r"epoch \d+: loss [\d.]+, (\d+) samples/s$", re.MULTILINE)
