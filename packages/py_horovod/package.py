@@ -532,6 +532,8 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     patch("rendezvous-key.patch", when="@0.20:0.28.1")
     # https://github.com/horovod/horovod/issues/3923
     patch("gloo.patch", when="@0.18:0.28.0")
+    # https://github.com/horovod/horovod/pull/3750
+    patch("gloo-torch.patch", when="@0.20:0.26.1 +gloo frameworks=pytorch")
     # https://github.com/horovod/horovod/pull/3957
     patch("headers.patch", when="@0.16.4:0.20")
     patch("headers-0.21.patch", when="@0.21:0.28.1")

@@ -114,7 +114,9 @@ _CPP_EXTENSION = """\
 import types
 CUDA_HOME = ROCM_HOME = None
 def CppExtension(name, sources):
-    return types.SimpleNamespace(include_dirs={includes!r}, library_dirs=[], libraries=[])
+    return types.SimpleNamespace(
+        include_dirs={includes!r}, library_dirs=[{libraries!r}], libraries=["torch_cpu"]
+    )
 """
 
 
@@ -135,13 +137,17 @@ def configure(
     Returns:
         The command that compiles each source, by the source's name relative to ``tree``.
     """
-    build = tree / f"build-{pytorch}-{new_abi}"
+    build = _directory(tree, pytorch, new_abi)
     stub = build / "python" / "torch"
     (stub / "utils").mkdir(parents=True)
+    (stub / "lib").mkdir()
+    (stub / "lib" / "libtorch_cpu.so").touch()
     (stub / "__init__.py").write_text(_PYTORCH.format(version=pytorch, new_abi=new_abi))
     (stub / "utils" / "__init__.py").touch()
     (stub / "utils" / "cpp_extension.py").write_text(
-        _CPP_EXTENSION.format(includes=[str(include) for include in includes])
+        _CPP_EXTENSION.format(
+            includes=[str(include) for include in includes], libraries=str(stub / "lib")
+        )
     )
     flags = recipe.load("py-horovod").build_flags
     changes = flags.build_environment(
@@ -164,6 +170,19 @@ def configure(
     return {
         os.path.relpath(entry["file"], tree): shlex.split(entry["command"]) for entry in listed
     }
+
+
+def linked(tree: pathlib.Path, pytorch: str, new_abi: bool = True) -> List[str]:
+    """The names of the libraries that the plugin is linked with, once it is configured."""
+    build = _directory(tree, pytorch, new_abi)
+    line = (build / "horovod/torch/CMakeFiles/pytorch.dir/link.txt").read_text()
+    # CMake names a shared library without a soname by -l
+    found = [re.search(r"^-l(\w+)$|/lib(\w+)\.(?:a|so)$", word) for word in shlex.split(line)]
+    return [match[1] or match[2] for match in found if match]
+
+
+def _directory(tree: pathlib.Path, pytorch: str, new_abi: bool) -> pathlib.Path:
+    return tree / f"build-{pytorch}-{new_abi}"
 
 
 def standard(command: List[str]) -> str:
