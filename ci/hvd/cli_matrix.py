@@ -68,7 +68,8 @@ def matrix(
     found = here.look(asked, cuda)
     earlier = {each.cell.id: each for each in result.load_all()}
     tried = [each.cell for each in earlier.values() if each.result in TRIED]
-    cells = driver.shard(driver.chosen(plan.plan(asked, found, tried), filters or []), shard)
+    planned = plan.plan(asked, found, tried)
+    cells = driver.shard(driver.chosen(planned, filters or []), shard)
     if not cells:
         raise HvdError("no cell is left by --filter and --shard", "list them: ./hvd matrix --list")
     held = [c for c in cells if driver.current(asked, c, found, earlier, examples)]
@@ -79,6 +80,8 @@ def matrix(
     _announce(todo, len(cells) - len(todo), found, list(earlier.values()))
     options = runner.Options(jobs or machine.cores(), float(limit * _MINUTE), examples)
     results = driver.run(asked, todo, found, options)
+    if len(cells) == len(planned):
+        result.forget({each.cell.id for each in planned})
     _summarize(asked, results)
     if driver.unexpected(asked, results):
         raise typer.Exit(1)

@@ -38,6 +38,16 @@ def test_what_took_no_build_does_not_take_the_place_of_what_did(tmp_path):
     assert [each.result for each in result.load_all(tmp_path)] == ["failed"]
 
 
+def test_what_was_skipped_and_is_planned_no_more_is_forgotten(tmp_path):
+    built = matrix.result("passed", matrix.cell(python="3.13"))
+    planned = matrix.result("skipped", matrix.cell(compiler="gcc-14"), reason="no g++-14")
+    gone = matrix.result("skipped", matrix.cell(mpi="system"), reason="no MPI")
+    for each in (built, planned, gone):
+        result.save(each, tmp_path)
+    result.forget({planned.cell.id}, tmp_path)
+    assert result.load_all(tmp_path) == [planned, built]
+
+
 def test_nothing_is_written_that_is_not_as_the_schema_says(tmp_path):
     with pytest.raises(HvdError, match="key 'result': 'maybe' is none of passed"):
         result.save(matrix.result("maybe"), tmp_path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from typing import Any, Dict, List
+from typing import Any, Container, Dict, List
 
 from hvd import schema
 from hvd.errors import HvdError
@@ -97,3 +97,15 @@ def load_all(directory: pathlib.Path = DIRECTORY) -> List[Result]:
         HvdError: one of them is not as it should be.
     """
     return [load(path) for path in sorted(directory.glob("*.json"))]
+
+
+def forget(planned: Container[str], directory: pathlib.Path = DIRECTORY) -> None:
+    """Remove what was refused or skipped and is planned no more: nothing shows that it holds.
+
+    Args:
+        planned: the names of all cells of a plan.
+        directory: where the results are.
+    """
+    for each in load_all(directory):
+        if each.result not in TRIED and each.cell.id not in planned:
+            file(each.cell, directory).unlink()
