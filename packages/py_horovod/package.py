@@ -637,18 +637,23 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
             operations=selection.operations | selection.controllers,
         )
 
-    def _horovodrun(self, *arguments: str) -> str:
-        """What ``horovodrun`` of this installation prints."""
+    def _check_build(self) -> str:
+        """What ``horovodrun --check-build`` of this installation prints."""
         directories = [join_path(self.prefix, d) for d in (python_platlib, python_purelib)]
         path = os.pathsep.join([*directories, os.environ.get("PYTHONPATH", "")])
-        horovodrun = Executable(self.prefix.bin.horovodrun)
-        return horovodrun(*arguments, output=str, error=str, extra_env={"PYTHONPATH": path})
+        return self.spec["python"].command(
+            join_path(self.package_dir, "run_check_build.py"),
+            self.prefix.bin.horovodrun,
+            *self.plugins,
+            output=str,
+            error=str,
+            extra_env={"PYTHONPATH": path},
+        )
 
     def _wrongly_built(self) -> List[str]:
         if not self.expectation.has_check_build:
             return []
-        text = self._horovodrun("--check-build", "--verbose")
-        return check_build.differences(check_build.parse(text), self.expectation)
+        return check_build.differences(check_build.parse(self._check_build()), self.expectation)
 
     @run_after("install")
     def require_what_was_asked_for(self):

@@ -292,7 +292,7 @@ def test_frameworks_are_there_before_horovod_forks(target: Target, tmp_path) -> 
     script.write_text(
         "import os, sys\n"
         "assert sys.argv[1:] == ['--check-build', '--verbose'], sys.argv\n"
-        "assert 'torch' in sys.modules and 'program_check_build' not in sys.modules\n"
+        "assert 'torch' in sys.modules and 'run_check_build' not in sys.modules\n"
         "print(os.environ['CHECK_BUILD'])\n"
     )
     modules = tmp_path / "modules"

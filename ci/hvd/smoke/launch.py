@@ -8,12 +8,12 @@ import pathlib
 import shutil
 from typing import Dict, List, Mapping, Optional, Tuple
 
-from hvd import process
+from hvd import paths, process
 from hvd.errors import CommandFailed, HvdError
 from hvd.smoke.check_build import Expectation
 
 PROGRAM = pathlib.Path(__file__).resolve().with_name("program.py")
-CHECK_BUILD = PROGRAM.with_name("program_check_build.py")
+CHECK_BUILD = paths.PACKAGES / "py_horovod" / "run_check_build.py"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -35,9 +35,6 @@ _GPUS = {
 }
 #: The one without a plugin of its own whose operations are run as well, with TensorFlow.
 KERAS = "keras"
-#: MXNet 1.9 crashes where TensorFlow was imported before it:
-#: ``python -c 'import tensorflow, mxnet'``
-_BY_ITSELF = "mxnet"
 
 
 @dataclasses.dataclass
@@ -170,8 +167,6 @@ def check_build_items(
     try:
         horovodrun = find_program(target, "horovodrun")
         frameworks = [FRAMEWORKS[each] for each in FRAMEWORKS if each in expectation.frameworks]
-        if _BY_ITSELF in frameworks:
-            frameworks = []
         command = [str(target.python), str(CHECK_BUILD), horovodrun, *frameworks]
         check.log = out / "check-build" / "log.txt"
         completed = process.run(command, log=check.log, env=target.environment, timeout=timeout)

@@ -1,11 +1,15 @@
+# Copyright hvd contributors.
+#
+# SPDX-License-Identifier: (Apache-2.0 OR MIT)
 """``horovodrun --check-build --verbose`` of a process that has imported the frameworks.
 
-    python program_check_build.py /opt/horovod/bin/horovodrun torch
+    python run_check_build.py /opt/horovod/bin/horovodrun torch
 
 Horovod asks each of its questions in a new process, forked from the one of ``horovodrun``, which
 imports the framework for it: PyTorch six times over (horovod/common/util.py,
 ``_check_extension_lambda``).  A process that is forked from here has the framework already; what
-is Horovod's it still imports itself.  Needs the standard library alone.
+is Horovod's it still imports itself.  The recipe runs this after an installation and in ``spack
+test run``, and ``./hvd smoke`` does.  Needs the standard library alone.
 """
 
 import contextlib
@@ -13,6 +17,10 @@ import importlib
 import os
 import runpy
 import sys
+
+#: MXNet 1.9 crashes where TensorFlow was imported before it:
+#: ``python -c 'import tensorflow, mxnet'``
+_BY_ITSELF = "mxnet"
 
 
 def main() -> None:
@@ -24,7 +32,7 @@ def main() -> None:
         compile(source, script, "exec")
     except (SyntaxError, ValueError):  # a site's wrapper
         os.execv(script, words)
-    for name in frameworks:
+    for name in frameworks if _BY_ITSELF not in frameworks else ():
         with contextlib.suppress(Exception):  # horovodrun says what is wrong with it
             importlib.import_module(name)
     sys.argv, sys.path[0] = words, os.path.dirname(script)
