@@ -34,12 +34,11 @@ class Case:
 def complete(recipe: Recipe, text: str) -> str:
     """``text`` as a spec of py-horovod that leaves no variant open."""
     root, edge, rest = re.match(r"(.*?)( [\^%]|$)(.*)", text).groups()
-    spec = specs.parse(f"py-horovod{root}")
-    for name, value in recipe.defaults(spec).items():
-        if name not in spec.variants:
+    asked = specs.parse(f"py-horovod{root}")
+    for name, value in recipe.complete(asked).variants.items():
+        if name not in asked.variants:
             flag = f"{'+' if value else '~'}{name}"
             root += f" {flag if isinstance(value, bool) else f'{name}={next(iter(value))}'}"
-            spec = specs.parse(f"py-horovod{root}")
     return f"py-horovod{root}{edge}{rest}"
 
 
@@ -47,6 +46,8 @@ GPU = "+cuda cuda_arch=80"
 ROCM = "+rocm amdgpu_target=gfx90a"
 TF = "frameworks=tensorflow"
 SMPI = "^[virtuals=mpi] spectrum-mpi@10.4"
+OMPI = "^[virtuals=mpi] openmpi@4.1+cuda"
+DDL = "+cuda~nccl cuda_arch=70 target=power9le"
 
 CASES = [
     # build tools
@@ -56,6 +57,7 @@ CASES = [
     # setup.py
     Case("@0.20.0 ^python@3.5.10", "@0.20.0 ^python@3.6.8", "python@3.6:"),
     Case("@0.23.0 ^python@3.12.1", "@0.24.0 ^python@3.12.1", "python@:3.11"),
+    Case("@0.19.0 ^python@3.10.1", "@0.19.1 ^python@3.10.1", "python@:3.9"),
     Case("@0.28.1 ^py-cffi@1.3.1", "@0.28.1 ^py-cffi@1.4.0", "py-cffi@1.4:"),
     Case(
         "@0.28.1 ^py-torch@2.0.1 ^py-setuptools@70.0",
@@ -97,10 +99,19 @@ CASES = [
         "@0.25.0 frameworks=spark ^py-petastorm@0.11.0",
         "py-petastorm@0.11:",
     ),
-    Case(
-        "@0.21.3 frameworks=spark ^py-petastorm@0.9.3",
-        "@0.21.3 frameworks=spark ^py-petastorm@0.9.4",
-        "py-petastorm@0.9:0.9.2,0.9.4:",
+    *(
+        Case(
+            f"@{horovod} frameworks=spark ^py-petastorm@{refused}",
+            f"@{horovod} frameworks=spark ^py-petastorm@{taken}",
+            f"py-petastorm@{bound}",
+        )
+        for horovod, refused, taken, bound in (
+            ("0.21.1", "0.9.7", "0.9.8", "0.9.8:"),
+            ("0.21.0", "0.9.3", "0.9.4", "0.9:0.9.2,0.9.4:"),
+            ("0.19.2", "0.8.2", "0.9.3", "0.9:"),
+            ("0.19.1", "0.9.0", "0.8.2", "0.8.2"),
+            ("0.19.0", "0.7.6", "0.7.7", "0.7.7:"),
+        )
     ),
     Case(
         "@0.28.1 frameworks=spark ^py-pyarrow@0.14.1",
@@ -138,13 +149,13 @@ CASES = [
         "py-pyspark@2.3.2:",
     ),
     Case(
-        "@0.28.1 frameworks=spark,pytorch ^py-pytorch-lightning@1.6.3",
+        "@0.28.1 frameworks=pytorch,spark ^py-pytorch-lightning@1.6.3",
         "@0.28.1 frameworks=pytorch ^py-pytorch-lightning@1.6.3",
         "py-pytorch-lightning@1.3.8:1.5.9",
     ),
     Case(
-        "@0.24.3 ^py-pytorch-lightning@1.4.0",
-        "@0.24.3 ^py-pytorch-lightning@1.3.8",
+        "@0.24.3 frameworks=pytorch,spark ^py-pytorch-lightning@1.4.0",
+        "@0.24.3 frameworks=pytorch ^py-pytorch-lightning@1.4.0",
         "py-pytorch-lightning@1.3.8",
     ),
     # Ray
@@ -168,10 +179,7 @@ CASES = [
         virtual=True,
     ),
     Case("@0.28.1 ~mpi~gloo", "@0.28.1 ~mpi+gloo", "use +mpi or +gloo"),
-    Case("@0.16.4 ~mpi~gloo", "@0.16.4 +mpi~gloo", "0.16 requires MPI; use +mpi"),
-    Case("@0.16.4 +gloo", "@0.16.4 ~gloo", "use ~gloo, or @0.18:"),
     Case("@0.20.0 platform=darwin", "@0.20.1 platform=darwin", "use ~gloo or @0.20.1:"),
-    Case("@0.28.1 ~gloo+elastic", "@0.28.1 +gloo+elastic", "Elastic jobs require Gloo"),
     Case(
         "@0.28.1 +mpi ^[virtuals=mpi] openmpi@3.1.3",
         "@0.28.1 +mpi ^[virtuals=mpi] openmpi@3.1.2",
@@ -183,67 +191,84 @@ CASES = [
         "use openmpi+thread_multiple or openmpi@4:",
     ),
     # operations on GPUs
-    Case("@0.28.1 +nccl", f"@0.28.1 +nccl {GPU}", "use +cuda cuda_arch=<capability>"),
-    Case(f"@0.28.1 +nccl {GPU} {ROCM}", f"@0.28.1 +nccl {ROCM}", "one GPU stack"),
+    Case(f"@0.28.1 {GPU} {ROCM}", f"@0.28.1 {ROCM}", "one GPU stack"),
+    Case(f"@0.28.1 {GPU} ~nccl", f"@0.28.1 {GPU} gpu_ops=mpi {OMPI}", "use +nccl, gpu_ops=mpi"),
+    Case(f"@0.28.1 {ROCM} ~nccl", f"@0.28.1 {ROCM} +nccl", "use +nccl, gpu_ops=mpi"),
     Case("@0.28.1 +cuda cuda_arch=none", f"@0.28.1 {GPU}", "use cuda_arch=<capability>"),
+    Case("@0.28.1 +nccl", f"@0.28.1 +nccl {GPU}", "use cuda_arch=<capability>"),
     Case("@0.28.1 +rocm amdgpu_target=none", f"@0.28.1 {ROCM}", "use amdgpu_target=<gfx>"),
+    Case("@0.24.3 +cuda cuda_arch=90a", "@0.25.0 +cuda cuda_arch=90a", "cuda_arch=90 in place"),
     Case(f"@0.19.0 {ROCM}", f"@0.19.1 {ROCM}", "use @0.19.1:"),
     Case(f"@0.28.1 {ROCM} ^hip@6.0.0+rocm", f"@0.28.1 {ROCM} ^hip@5.7.1+rocm", "use hip@:5"),
     Case(
-        f"@0.28.1 +nccl {GPU} ^nccl@2.8.3-1 cuda_arch=80",
-        f"@0.28.1 +nccl {GPU} ^nccl@2.8.4-1 cuda_arch=80",
+        f"@0.28.1 {GPU} ^nccl@2.8.3-1 cuda_arch=80",
+        f"@0.28.1 {GPU} ^nccl@2.8.4-1 cuda_arch=80",
         "use nccl@:2.8.2 or nccl@2.8.4:",
     ),
     Case(
-        f"@0.28.1 +nccl {GPU} ^nccl@2.6.4-1 cuda_arch=80",
-        f"@0.28.1 +nccl {GPU} ^nccl@2.7.3-1 cuda_arch=80",
+        f"@0.28.1 {GPU} ^nccl@2.6.4-1 cuda_arch=80",
+        f"@0.28.1 {GPU} ^nccl@2.7.3-1 cuda_arch=80",
         "nccl@2.7:",
     ),
     Case(
-        f"@0.19.5 +nccl {GPU} ^nccl@1.3.4-1 cuda_arch=80",
-        f"@0.19.5 +nccl {GPU} ^nccl@2.4.8-1 cuda_arch=80",
+        f"@0.19.5 {GPU} ^nccl@1.3.4-1 cuda_arch=80",
+        f"@0.19.5 {GPU} ^nccl@2.4.8-1 cuda_arch=80",
         "nccl@2:",
     ),
     Case(
-        f"@0.27.0 +nccl nccl_link=static {GPU} ^nccl@2.12.7-1 cuda_arch=80",
-        f"@0.27.0 +nccl nccl_link=shared {GPU} ^nccl@2.12.7-1 cuda_arch=80",
+        f"@0.27.0 nccl_link=static {GPU} ^nccl@2.12.7-1 cuda_arch=80",
+        f"@0.27.0 nccl_link=shared {GPU} ^nccl@2.12.7-1 cuda_arch=80",
         "use nccl_link=shared",
     ),
     Case(f"@0.23.0 {GPU} ^cuda@12.0.0", f"@0.23.0 {GPU} ^cuda@11.8.0", "cuda@:11"),
-    Case("@0.28.1 gpu_ops=mpi", f"@0.28.1 gpu_ops=mpi {GPU}", "or gpu_ops=none"),
-    Case(f"@0.28.1 ~mpi gpu_ops=mpi {GPU}", f"@0.28.1 gpu_ops=mpi {GPU}", "require MPI"),
-    Case(
-        f"@0.28.1 +nccl gpu_ops=mpi {GPU}", f"@0.28.1 +nccl gpu_ops=none {GPU}", "use gpu_ops=none"
-    ),
+    Case(f"@0.28.1 ~mpi gpu_ops=mpi {GPU}", f"@0.28.1 gpu_ops=mpi {GPU} {OMPI}", "require MPI"),
     *(
         Case(
-            f"@0.28.1 gpu_ops=mpi {gpu} ^[virtuals=mpi] {mpi}@4.1~{stack}",
-            f"@0.28.1 gpu_ops=mpi {gpu} ^[virtuals=mpi] {mpi}@4.1+{stack}",
-            f"use ^{mpi}+{stack}, or +nccl",
+            f"@0.28.1 gpu_ops=mpi {gpu} ^[virtuals=mpi] {mpi}~{stack}",
+            f"@0.28.1 gpu_ops=mpi {gpu} ^[virtuals=mpi] {mpi}+{stack}",
+            f"-aware MPI; use ^openmpi+{stack}",
         )
-        for mpi in ("openmpi", "mpich", "mvapich-plus", "cray-mpich")
+        for mpi in ("openmpi@4.1", "mpich@4.1", "mvapich-plus@4.1", "cray-mpich@8.1")
         for gpu, stack in ((GPU, "cuda"), (ROCM, "rocm"))
     ),
-    Case(f"@0.28.1 +ddl {SMPI}", f"@0.28.1 +ddl {GPU} {SMPI}", "IBM DDL requires CUDA"),
-    Case(f"@0.28.1 +ddl~mpi {GPU} {SMPI}", f"@0.28.1 +ddl {GPU} {SMPI}", "the MPI controller"),
     Case(
-        f"@0.28.1 +ddl {GPU} ^[virtuals=mpi] openmpi@4.1.6",
-        f"@0.28.1 +ddl {GPU} {SMPI}",
+        f"@0.28.1 gpu_ops=mpi {GPU} ^[virtuals=mpi] mvapich2@2.3.7",
+        f"@0.28.1 {GPU} ^[virtuals=mpi] mvapich2@2.3.7",
+        "-aware MPI; use ^openmpi+cuda",
+    ),
+    # IBM DDL
+    Case(f"@0.28.1 +ddl~mpi {DDL} {SMPI}", f"@0.28.1 +ddl {DDL} {SMPI}", "the MPI controller"),
+    Case(
+        f"@0.28.1 +ddl {DDL} ^[virtuals=mpi] openmpi@4.1.6",
+        f"@0.28.1 +ddl {DDL} {SMPI}",
         "use ^[virtuals=mpi] spectrum-mpi or ~ddl",
     ),
-    Case(f"@0.19.5 +ddl+nccl {GPU} {SMPI}", f"@0.19.5 +ddl {GPU} {SMPI}", "use ~ddl or ~nccl"),
+    Case(f"@0.19.5 +ddl {GPU} {SMPI}", f"@0.19.5 +ddl {DDL} {SMPI}", "use ~ddl or ~nccl"),
+    *(
+        Case(
+            f"@0.19.5 +ddl+cuda~nccl cuda_arch=70 target={target} {SMPI}",
+            f"@0.19.5 +ddl {DDL} {SMPI}",
+            "use target=power8le or target=power9le",
+        )
+        for target in ("x86_64", "aarch64")
+    ),
     # operations on CPUs
-    Case("@0.21.0 +ccl", "@0.21.1 +ccl", "use ~ccl or @0.21.1:"),
-    Case("@0.28.1 +ccl~mpi", "@0.28.1 +ccl+mpi", "oneCCL requires MPI"),
-    Case(f"@0.28.1 +ccl {GPU}", f"@0.28.1 ~ccl {GPU}", "use ~ccl or ~cuda"),
-    Case(f"@0.28.1 +ccl {ROCM}", f"@0.28.1 ~ccl {ROCM}", "use ~ccl or ~rocm"),
     Case(
         "@0.28.1 +ccl ^intel-oneapi-ccl@2020.1",
         "@0.28.1 +ccl ^intel-oneapi-ccl@2021.1.1",
         "intel-oneapi-ccl@2021:",
     ),
     # frameworks and GPU stacks
-    Case("@0.28.1 frameworks=keras", "@0.28.1 frameworks=tensorflow,keras", "tensorflow,keras"),
+    Case(
+        "@0.28.1 frameworks=keras ^py-tensorflow@1.14.0",
+        "@0.28.1 frameworks=keras ^py-tensorflow@1.15.0",
+        "py-tensorflow@1.15:",
+    ),
+    Case(
+        "@0.28.1 frameworks=keras ^py-keras@3.10 backend=torch",
+        "@0.28.1 frameworks=keras ^py-keras@3.10 backend=tensorflow",
+        "py-keras backend=tensorflow",
+    ),
     *(
         Case(
             f"@0.28.1 {stack} frameworks={framework} ^{package}{variant}{wrong}{arch}",
@@ -263,6 +288,20 @@ CASES = [
         )
         if (package, "rocm") != ("mxnet", right.strip("+~"))
     ),
+    *(
+        Case(
+            f"@0.28.1 +cuda cuda_arch=90a frameworks={framework} ^{package} +cuda cuda_arch=80",
+            f"@0.28.1 +cuda cuda_arch=90a frameworks={framework} ^{package} +cuda cuda_arch=90a",
+            f"{package.partition('@')[0]} cuda_arch=90a",
+        )
+        for framework, package in (
+            ("pytorch", "nccl@2.27.3-1"),
+            ("pytorch", "py-torch@2.8.0"),
+            ("tensorflow", "py-tensorflow@2.18.0"),
+            ("keras", "py-tensorflow@2.18.0"),
+            ("mxnet", "mxnet@1.9.1+python"),
+        )
+    ),
     # upper bounds of the frameworks
     *(
         Case(
@@ -280,13 +319,24 @@ CASES = [
             ("0.22.1", "2.6.5", "2.7.0"),
             ("0.22.0", "2.5.3", "2.6.0"),
             ("0.20.3", "2.3.4", "2.4.0"),
-            ("0.16.4 ~gloo", "1.15.5", "2.0.0"),
         )
     ),
     Case(
         f"@0.28.1 {TF} %gcc@7.5.0 ^py-tensorflow@2.10.0",
         f"@0.28.1 {TF} %gcc@8.1.0 ^py-tensorflow@2.10.0",
         "use %gcc@8:",
+    ),
+    *(
+        Case(
+            f"@0.28.1 %gcc@{old} ^py-torch@{torch}",
+            f"@0.28.1 %gcc@{new} ^py-torch@{torch}",
+            f"use %gcc@{new.partition('.')[0]}:",
+        )
+        for torch, old, new in (
+            ("2.1.0", "7.5.0", "8.1.0"),
+            ("2.2.2", "8.5.0", "9.1.0"),
+            ("2.14.0", "10.5.0", "11.3.0"),
+        )
     ),
     Case("@0.28.1 ^py-torch@2.16.0", "@0.28.1 ^py-torch@2.15.0", "use py-torch@:2.15"),
     Case("@0.28.0 ^py-torch@2.14.0", "@0.28.0 ^py-torch@2.13.0", "use py-torch@:2.13"),

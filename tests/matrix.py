@@ -36,7 +36,7 @@ def cell(**values: str) -> Cell:
 def result(came: str = "passed", of: Optional[Cell] = None, **fields: Any) -> Result:
     """What came of a cell."""
     usual = {
-        "spec": "py-horovod@0.28.1 +mpi+gloo~ddl~rocm~nccl~cuda frameworks:=pytorch "
+        "spec": "py-horovod@0.28.1 +mpi+gloo ~rocm~cuda frameworks:=pytorch "
         "^python@3.11 ^py-torch@2.13.0 ^openmpi@4.1.8 ^cmake@3.31.10 %gcc@12.2.0",
         "date": "2026-01-31",
         "log": "0" * 64,

@@ -16,7 +16,7 @@ from hvd import framework, paths, stamp
 from hvd.environment import Environment
 from hvd.errors import HvdError
 from hvd.files import write_atomically
-from hvd.smoke.check_build import PLUGINS, Expectation
+from hvd.smoke.check_build import Expectation
 
 #: What builds, in the order in which a build is looked for.
 ENGINES = ("spack", "pip")
@@ -116,14 +116,7 @@ class Built:
     @property
     def expectation(self) -> Expectation:
         """What ``horovodrun --check-build`` has to say."""
-        frameworks = frozenset(self.frameworks)
-        return Expectation(
-            version=self.version,
-            frameworks=frameworks & frozenset(PLUGINS),
-            controllers=frozenset(self.controllers),
-            operations=frozenset(self.operations),
-            extras=frameworks - frozenset(PLUGINS),
-        )
+        return Expectation.of(self.version, self.frameworks, self.controllers, self.operations)
 
     def changed(self) -> List[str]:
         """The files that decided what was built and are not as they were then."""

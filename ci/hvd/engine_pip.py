@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import shutil
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Tuple
 
 from packaging.version import Version
 
@@ -34,7 +34,7 @@ from hvd.errors import HvdError
 from hvd.provenance import parts
 from hvd.report.model import DagNode
 from hvd.run import Run, Task
-from hvd.smoke.check_build import PLUGINS, Expectation
+from hvd.smoke.check_build import Expectation
 from hvd.specs import Spec
 
 _BUILD_TIMEOUT = 3600
@@ -84,8 +84,7 @@ class PipEngine:
             self.spec = self._concrete()
             self.recipe.check(self.spec)
             self._require_dependencies()
-            self.selection = self._selection()
-            if "mpi" not in self.selection.controllers:
+            if not self._on("mpi"):
                 self.mpi = None  # it is not used
             task.say(str(dataclasses.replace(self.spec, dependencies={})))
 
@@ -108,7 +107,7 @@ class PipEngine:
         stamp.clear(tree)
         stamp.put(done, digest)
 
-    def prepare(self, log: pathlib.Path) -> Tuple[pathlib.Path, Mapping[str, Optional[str]]]:
+    def prepare(self, log: pathlib.Path) -> Tuple[pathlib.Path, Mapping[str, str]]:
         """Have the patched source tree and an empty virtual environment.
 
         Returns:
@@ -124,12 +123,26 @@ class PipEngine:
     def _sha256(self) -> str:
         return self.recipe.versions()[self.spec.versions]
 
-    def _flags(self) -> Mapping[str, Optional[str]]:
-        return self.recipe.build_flags.build_environment(self.selection)
+    def _flags(self) -> Mapping[str, str]:
+        """The variables that the recipe sets for the build."""
+        prefixes = {"cmake": self._cmake}
+        if self.mpi:
+            prefixes["mpi"] = str(self.mpi.prefix)
+        if "mxnet" in self.spec.variants["frameworks"]:
+            prefixes["mxnet"] = str(pathlib.Path(self.found["python"]["platlib"], "mxnet"))
+        prefixes.update({name: str(lib.prefix) for name, lib in self._accelerators.items()})
+        flags = machine.architecture_flags("".join(self._values("target")))
+        return self.recipe.build_environment(self.spec, prefixes, flags, self.jobs)
 
-    def pip_install(
-        self, tree: pathlib.Path, flags: Mapping[str, Optional[str]], log: pathlib.Path
-    ) -> None:
+    def _on(self, *names: str) -> List[str]:
+        """Those of the variants ``names`` that are on."""
+        return [name for name in names if self.spec.variants.get(name) is True]
+
+    def _values(self, name: str) -> Tuple[str, ...]:
+        """The values of the variant ``name`` but "none"."""
+        return tuple(sorted(self.spec.variants.get(name, frozenset()) - {"none"}))
+
+    def pip_install(self, tree: pathlib.Path, flags: Mapping[str, str], log: pathlib.Path) -> None:
         """``pip install`` the source ``tree`` into the virtual environment."""
         process.run(
             [self.venv / "bin" / "python", "-m", "pip", "install", "--verbose"]
@@ -162,10 +175,10 @@ class PipEngine:
             frameworks={n: have.get(p, {}).get("version", "") for n, p in packages.items()},
             controllers=tuple(sorted(expectation.controllers)),
             operations=tuple(sorted(expectation.operations)),
-            nccl_link=self.selection.nccl_link if "nccl" in expectation.operations else "",
-            gpu=self.selection.gpu or "",
-            architectures=self.selection.gpu_architectures,
-            gpu_mpi=self.selection.gpu_mpi,
+            nccl_link="".join(self._values("nccl_link")),
+            gpu="".join(self._on("cuda")),
+            architectures=self._values("cuda_arch"),
+            gpu_mpi="mpi" in self._values("gpu_ops"),
             python=self.found["python"]["version"],
             compiler=Part(machine.compiler_name(), machine.compiler_version()),
             mpi=Part(library.package, library.version) if library else Part(),
@@ -178,7 +191,7 @@ class PipEngine:
 
     @property
     def _frameworks(self) -> List[str]:
-        return sorted(self.selection.frameworks)
+        return list(self._values("frameworks"))
 
     @staticmethod
     def digest(environment: Environment) -> str:
@@ -187,13 +200,11 @@ class PipEngine:
 
     def expectation(self) -> Expectation:
         """What was asked for."""
-        controllers = self.selection.controllers
-        return Expectation(
-            version=self.spec.versions,
-            frameworks=self.selection.frameworks & frozenset(PLUGINS),
-            controllers=controllers,
-            operations=self.selection.operations | controllers,
-            extras=self.selection.frameworks - frozenset(PLUGINS),
+        return Expectation.of(
+            self.spec.versions,
+            self._frameworks,
+            self._on("mpi", "gloo"),
+            self._on("nccl", "ddl", "ccl"),
         )
 
     def versions(self) -> Dict[str, str]:
@@ -287,7 +298,8 @@ class PipEngine:
         }
         compiler = machine.compiler_name()
         have[compiler] = Spec(compiler, machine.compiler_version())
-        variants = {**self.recipe.defaults(root), **root.variants}
+        variants = self.recipe.complete(root).variants
+        variants.setdefault("target", frozenset({machine.processor()}))
         self._accelerators = self._find_accelerators(variants)
         for name, library in self._accelerators.items():
             if library.version:
@@ -325,28 +337,6 @@ class PipEngine:
                 f"{self._framework_python} -m pip install {' '.join(missing)}",
             )
 
-    def _selection(self):
-        variants = self.spec.variants
-        flags = self.recipe.build_flags
-        chosen = {k for k, v in variants.items() if v is True}
-        prefixes = {"cmake": self._cmake}
-        if self.mpi and "mpi" in chosen:
-            prefixes["mpi"] = str(self.mpi.prefix)
-        prefixes.update({name: str(lib.prefix) for name, lib in self._accelerators.items()})
-        return flags.Selection(
-            version=self.spec.versions,
-            controllers=frozenset(chosen & set(flags.CONTROLLERS)),
-            operations=frozenset(chosen & set(flags.OPERATIONS)),
-            frameworks=frozenset(variants["frameworks"]),
-            gpu="cuda" if "cuda" in chosen else None,
-            gpu_mpi="mpi" in variants.get("gpu_ops", ()),
-            nccl_link="".join(variants.get("nccl_link", ("shared",))),
-            gpu_architectures=tuple(sorted(variants.get("cuda_arch", ()))),
-            prefixes=prefixes,
-            architecture_flags=machine.architecture_flags("".join(variants.get("target", ()))),
-            jobs=self.jobs,
-        )
-
     def _find_accelerators(self, variants: Mapping[str, Any]) -> Dict[str, accelerators.Library]:
         """What the variants ask for besides a CPU, MPI and Gloo."""
         chosen = {name for name, value in variants.items() if value is True}
@@ -364,7 +354,7 @@ class PipEngine:
             found["nccl"] = accelerators.nccl(site_packages, paths.STATE / "nccl")
         if "ccl" in chosen:
             prefix = pathlib.Path(self.found["python"]["prefix"])
-            found["ccl"] = accelerators.ccl(prefix, paths.STATE / "ccl")
+            found["intel-oneapi-ccl"] = accelerators.ccl(prefix, paths.STATE / "ccl")
         return found
 
     def _make_venv(self, log: pathlib.Path) -> None:
@@ -382,12 +372,9 @@ class PipEngine:
         line = f"import site; site.addsitedir({str(frameworks)!r})\n"
         (directory / "hvd-frameworks.pth").write_text(line)
 
-    def _build_environment(self, flags: Mapping[str, Optional[str]]) -> Dict[str, str]:
+    def _build_environment(self, flags: Mapping[str, str]) -> Dict[str, str]:
         environment = framework.clean_environment(self._path())
         environment.update(self.mpi.variables if self.mpi else {})
-        for name, value in flags.items():
-            if value is None:
-                environment.pop(name, None)
-            else:
-                environment[name] = value
-        return environment
+        for name in ("CCL_ROOT", "CCL_CONFIGURATION"):  # to be set turns oneCCL on
+            environment.pop(name, None)
+        return {**environment, **flags}

@@ -17,7 +17,7 @@ from hvd.errors import HvdError
 from hvd.provenance import parts, solution
 from hvd.report.model import DagNode
 from hvd.run import Run, Task
-from hvd.smoke.check_build import PLUGINS, Expectation
+from hvd.smoke.check_build import Expectation
 from hvd.spack import Sources
 
 #: Seconds for one `spack install`; a GPU stack from source takes hours.
@@ -165,7 +165,7 @@ class SpackEngine:
             frameworks={name: self._framework(name) for name in parameters["frameworks"]},
             controllers=tuple(sorted(expectation.controllers)),
             operations=tuple(sorted(expectation.operations)),
-            nccl_link=parameters.get("nccl_link", "shared") if parameters["nccl"] else "",
+            nccl_link=parameters.get("nccl_link", "shared") if parameters.get("nccl") else "",
             gpu=gpu,
             architectures=tuple(_listed(architectures)),
             gpu_mpi="mpi" in _listed(parameters.get("gpu_ops")),
@@ -192,14 +192,12 @@ class SpackEngine:
         """What was asked for, from the concrete spec."""
         node = self._nodes()[HOROVOD]
         parameters = node["parameters"]
-        controllers = {name for name in ("mpi", "gloo") if parameters[name]}
-        operations = {name for name in ("nccl", "ddl", "ccl") if parameters[name]}
-        return Expectation(
-            version=node["version"],
-            frameworks=frozenset(parameters["frameworks"]) & frozenset(PLUGINS),
-            controllers=frozenset(controllers),
-            operations=frozenset(operations | controllers),
-            extras=frozenset(parameters["frameworks"]) - frozenset(PLUGINS),
+        return Expectation.of(
+            node["version"],
+            parameters["frameworks"],
+            [name for name in ("mpi", "gloo") if parameters[name]],
+            # a variant that does not apply to the spec is not among its parameters
+            [name for name in ("nccl", "ddl", "ccl") if parameters.get(name)],
         )
 
     def versions(self) -> Dict[str, str]:

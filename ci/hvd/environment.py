@@ -68,8 +68,7 @@ class Environment:
     @property
     def frameworks(self) -> FrozenSet[str]:
         """What it builds Horovod for, such as ``pytorch``."""
-        defaults = recipe.load(HOROVOD).defaults(self.root)
-        chosen = {**defaults, **self.root.variants}["frameworks"]
+        chosen = recipe.load(HOROVOD).complete(self.root).variants["frameworks"]
         assert isinstance(chosen, frozenset)
         return chosen
 

@@ -24,7 +24,7 @@ def describe() -> Dict[str, Any]:
                 system = line.partition("=")[2].strip('"')
     return {
         "os": system,
-        "cpu": archspec.cpu.host().name,
+        "cpu": processor(),
         "cores": cores(),
         "memory": psutil.virtual_memory().total,
     }
@@ -54,17 +54,21 @@ def compiler_name() -> str:
     return "llvm" if "clang" in banner.stdout else "gcc"
 
 
-def architecture_flags(target: str = "") -> str:
+def processor() -> str:
+    """archspec's name of this machine's processor."""
+    return str(archspec.cpu.host().name)
+
+
+def architecture_flags(target: str) -> str:
     """What Spack gives the compiler for a processor: archspec's flags.
 
     Args:
-        target: archspec's name of it; this machine's where empty.
+        target: archspec's name of it.
 
     Raises:
         HvdError: archspec does not know it.
     """
-    if target and target not in archspec.cpu.TARGETS:
+    if target not in archspec.cpu.TARGETS:
         raise HvdError(f"target={target}: archspec knows no such processor", "or leave it out")
-    processor = archspec.cpu.TARGETS[target] if target else archspec.cpu.host()
     compiler = {"llvm": "clang"}.get(compiler_name(), "gcc")
-    return processor.optimization_flags(compiler, compiler_version())
+    return archspec.cpu.TARGETS[target].optimization_flags(compiler, compiler_version())

@@ -1,8 +1,9 @@
 """Read a Spack recipe where there is no Spack.
 
 The pip engine builds from the same ``package.py`` as Spack does: its versions and checksums,
-defaults, conflicts and patches stand there and nowhere else.  The recipe is executed with
-stand-ins for Spack's directives that do nothing but write down what they were called with.
+defaults, conflicts, patches and build environment stand there and nowhere else.  The recipe is
+executed with stand-ins for Spack's directives that write down what they were called with, and
+its ``setup_build_environment`` with stand-ins for a spec and an environment.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import dataclasses
 import functools
 import importlib.util
+import os
 import pathlib
 import sys
 import types
@@ -38,12 +40,12 @@ class Directive:
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """A package's directives, and its ``build_flags`` module."""
+    """A package's directives, and the module that they stand in."""
 
     name: str
     directory: pathlib.Path
     directives: Tuple[Directive, ...]
-    build_flags: types.ModuleType
+    module: types.ModuleType
 
     def named(self, name: str) -> List[Directive]:
         """All calls of the directive ``name``, in order."""
@@ -54,16 +56,57 @@ class Recipe:
         found = self.named("version")
         return {d.arguments[0]: d.keywords["sha256"] for d in found if "sha256" in d.keywords}
 
-    def defaults(self, spec: Spec) -> Dict[str, specs.Value]:
-        """The default of every variant that ``spec`` can have."""
-        found: Dict[str, specs.Value] = {}
+    def complete(self, spec: Spec) -> Spec:
+        """``spec`` with a value for every variant that it has.
+
+        As in Spack, a variant that is named brings the condition that it has: ``+nccl`` brings
+        ``+cuda``.  The others have their defaults; a condition counts only if what it asks for
+        is declared above it.
+        """
+        full = dataclasses.replace(spec, variants=dict(spec.variants))
+        for name in spec.variants:
+            known = self._definitions(name)
+            if known and not any(directive.applies(full) for directive in known):
+                conditions = [
+                    variants
+                    for variants in map(_conditions, known)
+                    if all(full.variants.get(k, value) == value for k, value in variants.items())
+                ]
+                if conditions:
+                    # of several, the one that most is said of
+                    full.variants.update(
+                        max(conditions, key=lambda each: len(each.keys() & spec.variants.keys()))
+                    )
         for directive in self.named("variant"):
-            if directive.applies(spec):
+            name = directive.arguments[0]
+            if name not in full.variants and directive.applies(full):
                 default = directive.keywords["default"]
                 if not isinstance(default, bool):
                     default = frozenset(str(default).split(","))
-                found[directive.arguments[0]] = default
-        return found
+                full.variants[name] = default
+        return full
+
+    def _definitions(self, variant: str) -> List[Directive]:
+        return [each for each in self.named("variant") if each.arguments[0] == variant]
+
+    def build_environment(
+        self, spec: Spec, prefixes: Mapping[str, str], flags: str, jobs: int
+    ) -> Dict[str, str]:
+        """The variables that the recipe builds ``spec`` with.
+
+        Args:
+            spec: concrete, with all its variants.
+            prefixes: by Spack's name of the package; of ``cmake``, the executable.
+            flags: the compiler's for the target.
+            jobs: parallel compile jobs.
+        """
+        self.module.microarchitecture_flags = lambda spec, language: flags
+        package = getattr(self.module, self.name.title().replace("-", ""))()
+        package.spec = _ConcreteSpec(spec, prefixes)
+        self.module.make_jobs = jobs if package.parallel else 1
+        variables = _Variables()
+        package.setup_build_environment(variables)
+        return variables
 
     def patches(self, spec: Spec) -> List[pathlib.Path]:
         """The patch files for ``spec``, in order."""
@@ -75,6 +118,8 @@ class Recipe:
         Raises:
             HvdError: with the recipe's own message.
         """
+        for name in spec.variants:
+            self._require_variant(spec, name)
         for directive in self.refusals(spec):
             if "msg" in directive.keywords:
                 raise HvdError(f"{spec.name}: {directive.keywords['msg']}")
@@ -83,6 +128,16 @@ class Recipe:
                 f"{spec.name}@{spec.versions} depends on {wanted}, but there is "
                 f"{spec.dependencies[wanted.name]}",
                 "take another version of either; see packages/py_horovod/package.py",
+            )
+
+    def _require_variant(self, spec: Spec, name: str) -> None:
+        """Refuse a variant of a condition that ``spec`` does not meet."""
+        known = self._definitions(name)
+        if known and not any(directive.applies(spec) for directive in known):
+            conditions = " or ".join(" ".join(directive.when) for directive in known)
+            raise HvdError(
+                f"{spec.name} has the variant '{name}' only with {conditions}",
+                f"say that too, or leave '{name}' out",
             )
 
     def refusals(self, spec: Spec) -> Iterator[Directive]:
@@ -97,7 +152,7 @@ class Recipe:
             elif directive.name == "depends_on":
                 wanted = _parsed(directive.arguments[0])
                 have = spec.dependencies.get(wanted.name)
-                refused = have is not None and not have.satisfies(wanted)
+                refused = have is not None and not have.intersects(wanted)
             else:
                 refused = False
             if refused:
@@ -116,16 +171,19 @@ def load(name: str, packages: pathlib.Path = PACKAGES) -> Recipe:
         raise HvdError(
             f"{shorten(path)}: no such recipe", "the pip engine builds py-horovod alone"
         )
-    flags = module("hvd_recipe.build_flags", directory / "build_flags.py")
-    check_build = module("hvd_recipe.check_build", directory / "check_build.py")
     recorder = _Recorder()
     for mixin, variable in (("cuda", "cuda_arch"), ("rocm", "amdgpu_target")):
         # what CudaPackage and ROCmPackage declare
         recorder.directive("variant")(mixin, default=False)
         recorder.directive("variant")(variable, default="none", when=f"+{mixin}")
-    with _stand_ins(recorder, flags, check_build):
-        module("hvd_recipe.package", path)
-    return Recipe(name, directory, tuple(recorder.directives), flags)
+    with _stand_ins(recorder):
+        package = module("hvd_recipe.package", path)
+    return Recipe(name, directory, tuple(recorder.directives), package)
+
+
+def _conditions(directive: Directive) -> Dict[str, specs.Value]:
+    """The variants that ``directive`` asks for."""
+    return {k: v for condition in directive.when for k, v in _parsed(condition).variants.items()}
 
 
 @functools.cache
@@ -173,15 +231,64 @@ class _Recorder:
 class _Base:
     """Stands in for Spack's package classes."""
 
-    cuda_arch_values: Tuple[str, ...] = ()
+    #: Those with a letter; what the recipe says of the others comes from the packages it names.
+    cuda_arch_values = tuple(
+        f"{capability}{letter}" for capability in (90, 100, 103, 110, 120, 121) for letter in "af"
+    )
     amdgpu_targets: Tuple[str, ...] = ()
 
     def __init_subclass__(cls, **_) -> None:
         pass
 
 
+class _Variables(Dict[str, str]):
+    """Stands in for Spack's modifications of an environment that has none of the variables."""
+
+    def set(self, name: str, value: str) -> None:
+        self[name] = str(value)
+
+    def unset(self, name: str) -> None:
+        self.pop(name, None)
+
+
+class _ConcreteSpec:
+    """Stands in for Spack's concrete spec."""
+
+    def __init__(self, spec: Spec, prefixes: Mapping[str, str]) -> None:
+        self._spec = spec
+        self._prefixes = prefixes
+        self.version = spec.versions
+        self.variants = {
+            name: types.SimpleNamespace(value=sorted(value))
+            for name, value in spec.variants.items()
+            if not isinstance(value, bool)
+        }
+
+    def satisfies(self, condition: str) -> bool:
+        return self._spec.satisfies(_parsed(condition))
+
+    __contains__ = satisfies
+
+    def __getitem__(self, name: str) -> types.SimpleNamespace:
+        prefix = _Prefix(self._prefixes[name])
+        return types.SimpleNamespace(
+            prefix=prefix,
+            command=types.SimpleNamespace(path=str(prefix)),
+            libs=[str(prefix / f"lib{name}.so")],
+            package=types.SimpleNamespace(component_prefix=prefix),
+        )
+
+
+class _Prefix(type(pathlib.Path())):
+    """Stands in for Spack's prefix: a path with its directories as attributes."""
+
+    @property
+    def include(self) -> pathlib.Path:
+        return self / "include"
+
+
 @contextlib.contextmanager
-def _stand_ins(recorder: _Recorder, *siblings: types.ModuleType) -> Iterator[None]:
+def _stand_ins(recorder: _Recorder) -> Iterator[None]:
     api = types.ModuleType("spack.package")
     for name in ("version", "variant", "depends_on", "conflicts", "requires", "patch"):
         setattr(api, name, recorder.directive(name))
@@ -189,16 +296,13 @@ def _stand_ins(recorder: _Recorder, *siblings: types.ModuleType) -> Iterator[Non
         setattr(api, name, lambda *_, **__: None)
     api.when = recorder.when
     api.default_args = recorder.default_args
-    api.EnvironmentModifications = object
+    api.EnvironmentModifications = _Variables
+    api.join_path = os.path.join
     api.run_after = lambda *_, **__: lambda function: function
     modules = {
         "spack": types.ModuleType("spack"),
         "spack.package": api,
-        "hvd_recipe": types.ModuleType("hvd_recipe"),
     }
-    for sibling in siblings:
-        modules[sibling.__name__] = sibling
-        setattr(modules["hvd_recipe"], sibling.__name__.rpartition(".")[2], sibling)
     for system in ("python", "cuda", "rocm", "generic"):
         module = types.ModuleType(f"spack_repo.builtin.build_systems.{system}")
         for name in ("PythonPackage", "CudaPackage", "ROCmPackage", "Package"):

@@ -13,6 +13,8 @@ import functools
 import re
 from typing import Dict, FrozenSet, List, Tuple, Union
 
+import archspec.cpu
+
 from hvd.errors import HvdError
 
 Value = Union[bool, FrozenSet[str]]
@@ -39,6 +41,12 @@ class Spec:
     variants: Dict[str, Value] = dataclasses.field(default_factory=dict)
     dependencies: Dict[str, Spec] = dataclasses.field(default_factory=dict)
 
+    def intersects(self, other: Spec) -> bool:
+        """Whether this spec can be one that ``other`` describes: what it leaves open can."""
+        named = {k: v for k, v in other.variants.items() if k in self.variants}
+        versions = other.versions if self.versions else ""
+        return self.satisfies(dataclasses.replace(other, versions=versions, variants=named))
+
     def satisfies(self, condition: Spec) -> bool:
         """Whether this (concrete) spec is one that ``condition`` describes."""
         if condition.name and condition.name != self.name:
@@ -47,7 +55,10 @@ class Spec:
             return False
         for key, wanted in condition.variants.items():
             have = self.variants.get(key)
-            if isinstance(wanted, bool) or have is None or isinstance(have, bool):
+            if key == "target" and isinstance(wanted, frozenset) and isinstance(have, frozenset):
+                if not any(_target_in(one, part) for one in have for part in wanted):
+                    return False
+            elif isinstance(wanted, bool) or have is None or isinstance(have, bool):
                 if have != wanted:
                     return False
             elif not wanted <= have:
@@ -121,6 +132,19 @@ def _in_range(version: str, part: str) -> bool:
     if low and version_key(version) < version_key(low):
         return False
     return not high or version_key(version) <= version_key(high) or _begins(version, high)
+
+
+def _target_in(target: str, part: str) -> bool:
+    """Whether the processor ``target`` is in ``part``: ``zen3``, ``aarch64:``, ``:zen2``."""
+    if ":" not in part:
+        return target == part
+    known = archspec.cpu.TARGETS
+    low, _, high = part.partition(":")
+    return (
+        target in known
+        and (not low or known[low] <= known[target])
+        and (not high or known[target] <= known[high])
+    )
 
 
 def _begins(version: str, prefix: str) -> bool:

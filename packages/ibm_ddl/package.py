@@ -21,13 +21,8 @@ class IbmDdl(BundlePackage):
     # https://docs.olcf.ornl.gov/software/analytics/ibm-wml-ce.html: of WML CE 1.6
     version("1.4.0")
 
-    # https://www.ibm.com/support/knowledgecenter/SS5SF7_1.6.0/navigation/pai_getstarted_ddl.html
-    # not requires("target=ppc64le:"): Spack 1.2 then finds no solution for another machine
-    for family in ("x86_64", "aarch64"):
-        conflicts(
-            f"target={family}:",
-            msg="IBM DDL requires a POWER machine; use target=power8le or target=power9le",
-        )
+    # Spack has nothing to build it from, and takes an installation that packages.yaml names
+    conflicts("@:", msg="IBM DDL cannot be built; name an installation in packages.yaml")
 
     def install(self, spec: Spec, prefix: Prefix) -> None:
         raise InstallError(

@@ -22,6 +22,13 @@ class IntelMpi(BundlePackage):
     # https://www.mpi-forum.org/implementation-status/
     provides("mpi@:3.1")
 
+    # Spack has nothing to build it from, and takes an installation that packages.yaml names
+    conflicts(
+        "@:",
+        msg="Intel MPI of this layout cannot be built; name an installation in packages.yaml, or "
+        "use intel-oneapi-mpi",
+    )
+
     def install(self, spec: Spec, prefix: Prefix) -> None:
         raise InstallError(
             "Intel MPI of this layout cannot be installed by Spack. Use intel-oneapi-mpi, or name "

@@ -58,7 +58,7 @@ def refused_by_open_mpi_5(arguments):
     return options + [name for option, name in pairs if (option, name[:4]) == ("-mca", "plm_")]
 
 
-FIRST_AND_LAST = ["0.16.4", "0.18.0", "0.18.1", "0.18.2", "0.19.0", "0.19.1", "0.19.5"]
+FIRST_AND_LAST = ["0.18.2", "0.19.0", "0.19.1", "0.19.5"]
 FIRST_AND_LAST += ["0.20.0", "0.21.1", "0.21.2", "0.22.1", "0.23.0", "0.28.1"]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import copy_checkout, unmet
 
-SPEC = "py-horovod@0.28.1 +mpi+gloo+nccl+cuda~rocm~ddl~ccl cuda_arch={arch} frameworks:=pytorch"
+SPEC = "py-horovod@0.28.1 +mpi+gloo+nccl+cuda~rocm cuda_arch={arch} frameworks:=pytorch"
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from hvd.smoke.launch import Target
 from tests.build import examples
 from tests.conftest import copy_checkout
 
-SPEC = "py-horovod@0.28.1 +mpi+gloo~nccl~ddl~ccl~cuda~rocm frameworks:={frameworks}"
+SPEC = "py-horovod@0.28.1 +mpi+gloo~cuda~rocm frameworks:={frameworks}"
 
 
 @pytest.fixture(scope="module", params=["tensorflow,keras", "tensorflow"])

@@ -39,7 +39,7 @@ def met_by(spec, wanted):
             if wanted.name in edge.virtuals
         )
     return all(
-        edge.spec.satisfies(wanted) for edge in spec.edges_to_dependencies(name=wanted.name)
+        edge.spec.intersects(wanted) for edge in spec.edges_to_dependencies(name=wanted.name)
     )
 
 

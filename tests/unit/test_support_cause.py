@@ -58,7 +58,6 @@ def test_the_aftermath_counts_where_there_is_nothing_else():
         ("AttributeError: module 'numpy' has no attribute 'bool'.", "mxnet-numpy"),
         ("third_party/gloo/gloo/types.h:40:3: error: 'uint8_t' does not name a type", "gcc-gloo"),
         ("  Compatibility with CMake < 3.5 has been removed from CMake.", "cmake-4"),
-        ("module 'tensorflow' has no attribute 'SessionRunHook'", "tensorflow-2"),
         ("ModuleNotFoundError: No module named 'packaging'", "no-packaging"),
         ("ModuleNotFoundError: No module named 'distutils'", "distutils"),
         ("#error C++17 or later compatible compiler is required to use PyTorch.", "cxx-standard"),

@@ -77,7 +77,7 @@ def make(environment: Environment, mpi: str = "", target: str = "") -> Plan:
     version = next((v for v in known.versions() if specs.version_in(v, root.versions or ":")), "")
     if not version:
         raise HvdError(f"the recipe has no {HOROVOD}@{root.versions}", "--spec names another")
-    variants = {**known.defaults(root), **root.variants}
+    variants = known.complete(root).variants
     target = _target(target or min(_listed(variants.pop("target", frozenset())), default=""))
     variants.pop("os", None)
     chosen = frozenset(_listed(variants["frameworks"]))
@@ -109,7 +109,7 @@ def _refuse(variants: dict, frameworks: FrozenSet[str], gpu: bool) -> None:
     if gpu and other:
         raise HvdError(
             f"no {other[0]} for CUDA is pinned in {paths.shorten(paths.VERSIONS)}",
-            f"--spec '{HOROVOD} ... frameworks:=pytorch', or one with ~cuda~nccl",
+            f"--spec '{HOROVOD} ... frameworks:=pytorch', or one with ~cuda",
         )
 
 

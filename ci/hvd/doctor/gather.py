@@ -146,9 +146,7 @@ def _compiler(variables: Mapping[str, str]) -> Optional[Tuple[str, bool]]:
     return words[0], shutil.which(words[0], path=variables["PATH"]) is not None
 
 
-def _check_build(built: Built, variables: Mapping[str, str]) -> Optional[Tuple[str, ...]]:
-    if not built.expectation.has_check_build:
-        return None
+def _check_build(built: Built, variables: Mapping[str, str]) -> Tuple[str, ...]:
     process.adopt_orphans()
     python = shutil.which("python", path=variables["PATH"]) or "python"
     target = Target(pathlib.Path(python), variables)

@@ -120,8 +120,7 @@ class Facts:
         fabric: the variables that the site asks for.
         spack: the Spack that built it; None for pip.
         imports: framework to the error that its import ended with, empty where it had none.
-        check_build: differences of ``horovodrun --check-build`` from the spec; None where it
-            could not be asked.
+        check_build: differences of ``horovodrun --check-build`` from the spec.
         extensions: Horovod's compiled libraries.
         loaded: paths of the libraries that a process has which imported Horovod.
         mpi: what the MPI library that was loaded says that it is, None without one.
@@ -144,7 +143,7 @@ class Facts:
     fabric: Mapping[str, str] = dataclasses.field(default_factory=dict)
     spack: Optional[Spack] = None
     imports: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    check_build: Optional[Tuple[str, ...]] = None
+    check_build: Tuple[str, ...] = ()
     extensions: Tuple[Extension, ...] = ()
     loaded: Tuple[str, ...] = ()
     mpi: Optional[Version] = None

@@ -8,12 +8,12 @@ import pathlib
 import shutil
 from typing import Dict, List, Mapping, Optional, Tuple
 
-from hvd import paths, process
+from hvd import process
 from hvd.errors import CommandFailed, HvdError
 from hvd.smoke.check_build import Expectation
 
 PROGRAM = pathlib.Path(__file__).resolve().with_name("program.py")
-CHECK_BUILD = paths.PACKAGES / "py_horovod" / "run_check_build.py"
+CHECK_BUILD = pathlib.Path(__file__).with_name("program_check_build.py")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +96,7 @@ def launchers(expectation: Expectation, gpu: str = "") -> List[Launcher]:
         gpu: what carries the operations on GPUs, as :attr:`hvd.built.Built.case`; empty where
             nothing does, or where there is no GPU.
     """
-    found = [
+    return [
         each
         for each in LAUNCHERS
         if each.controller in expectation.controllers
@@ -105,10 +105,6 @@ def launchers(expectation: Expectation, gpu: str = "") -> List[Launcher]:
         # MPI and DDL have no part in a job over Gloo
         and (each.device == "cpu" or gpu in ("nccl", "rccl") or (gpu and each.controller == "mpi"))
     ]
-    if not expectation.has_check_build:
-        # nor had the horovodrun of those days a choice of controllers
-        return [each for each in found if each.program != "horovodrun"]
-    return found
 
 
 def find_program(target: Target, name: str) -> str:

@@ -111,7 +111,6 @@ def smoke_plan(
             f" {sorted(expectation.controllers)}",
             f"expect one of {sorted(FRAMEWORKS)}, and of mpi and gloo",
         )
-    plan: List[Tuple[str, Callable[[], Check]]] = []
     gpus = {name: _gpus(target, name) if gpu else 0 for name in frameworks}
     left_out = {
         f"horovod.{name} on GPUs": "it sees no GPU on this machine"
@@ -119,9 +118,8 @@ def smoke_plan(
         if gpu and not gpus[name]
     }
     left_out.update(_unable(target, expectation))
-    if expectation.has_check_build:
-        perform = functools.partial(check_build_items, target, expectation, out, timeout, left_out)
-        plan.append(("check-build", perform))
+    perform = functools.partial(check_build_items, target, expectation, out, timeout, left_out)
+    plan: List[Tuple[str, Callable[[], Check]]] = [("check-build", perform)]
     for framework in frameworks:
         for launcher in launchers(expectation, gpu if gpus[framework] else ""):
             if launcher.name in left_out:

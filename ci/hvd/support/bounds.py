@@ -42,8 +42,7 @@ def disagreements(matrix: Matrix, results: Iterable[Result], recipe: Recipe) -> 
 
 def refusal(recipe: Recipe, spec: str) -> str:
     """The first thing that ``recipe`` has against ``spec``; empty where it has nothing."""
-    asked = specs.parse(spec)
-    asked.variants = {**recipe.defaults(asked), **asked.variants}
+    asked = recipe.complete(specs.parse(spec))
     for directive in recipe.refusals(asked):
         return str(directive.keywords.get("msg") or " or ".join(directive.arguments))
     return ""

@@ -218,7 +218,7 @@ def _framework(entry: Mapping[str, Any]) -> Framework:
 
 
 def _choice(entry: Mapping[str, Any]) -> Choice:
-    return Choice(entry["variants"], tuple(entry.get("requirements", ())))
+    return Choice(entry.get("variants", ""), tuple(entry.get("requirements", ())))
 
 
 def _requirement(entry: Mapping[str, str], place: str, file: pathlib.Path) -> str:

@@ -18,7 +18,7 @@ from hvd.support.definition import NONE, SYSTEM, Cell, Framework, Matrix
 from hvd.support.here import Here
 
 #: What a build for CPUs has not.
-_CPU = "~nccl~cuda"
+_CPU = "~cuda"
 #: Variants that a distribution is known to have, whatever a site builds it with.
 _VARIANTS = {
     # its wheels have the interface for Python, and Horovod asks for it
@@ -27,7 +27,7 @@ _VARIANTS = {
     "tensorflow-cpu": {"cuda": False},
 }
 #: What no cell has.
-_NEVER = "~ddl~rocm"
+_NEVER = "~rocm"
 
 
 @functools.cache
@@ -69,18 +69,18 @@ def spec(matrix: Matrix, values: Mapping[str, str], cuda: Optional[bool] = None)
         values: the axes' values.
         cuda: whether its framework is one for CUDA; None for what the matrix says.
     """
-    text = HOROVOD + (f"@{values['horovod']}" if "horovod" in values else "")
+    words = [HOROVOD + (f"@{values['horovod']}" if "horovod" in values else "")]
     for axis in ("controllers", "operations"):
         if axis in values:
-            text += f" {getattr(matrix, axis)[values[axis]].variants}"
+            words.append(getattr(matrix, axis)[values[axis]].variants)
     chosen = matrix.frameworks[values["framework"]] if "framework" in values else None
     python = values.get("python", "")
     if cuda is None and chosen and chosen.cuda is not None and python:
         cuda = python in chosen.cuda
-    text += f" {_NEVER} {matrix.cuda if cuda else _CPU}"
+    words += [_NEVER, matrix.cuda if cuda else _CPU]
     if chosen:
-        text += f" frameworks:={','.join(chosen.frameworks)}"
-    return text
+        words.append(f"frameworks:={','.join(chosen.frameworks)}")
+    return " ".join(filter(None, words))
 
 
 def concrete(
@@ -123,7 +123,7 @@ def refusal(text: str, partly: bool = False) -> str:
             if directive.name != "requires":
                 return str(directive.keywords.get("msg", directive.arguments[0]))
         return ""
-    asked.variants = {**horovod().defaults(asked), **asked.variants}
+    asked = horovod().complete(asked)
     if asked.versions not in horovod().versions():
         return f"the recipe has no {asked.name}@{asked.versions}"
     try:
@@ -136,13 +136,11 @@ def refusal(text: str, partly: bool = False) -> str:
 def inputs(matrix: Matrix, cell: Cell, here: Here) -> str:
     """A digest of what decides what is built and run: a result with another one is stale."""
     values = dataclasses.asdict(cell)
-    asked = specs.parse(concrete(matrix, values, here))
     py_horovod = horovod()
-    asked.variants = {**py_horovod.defaults(asked), **asked.variants}
+    asked = py_horovod.complete(specs.parse(concrete(matrix, values, here)))
     return stamp.of(
         py_horovod.versions().get(cell.horovod, ""),
         *py_horovod.patches(asked),
-        *(py_horovod.directory / name for name in ("build_flags.py", "check_build.py")),
         str(asked),
         requirements(matrix, values),
     )

@@ -1,15 +1,11 @@
-# Copyright hvd contributors.
-#
-# SPDX-License-Identifier: (Apache-2.0 OR MIT)
 """``horovodrun --check-build --verbose`` of a process that has imported the frameworks.
 
-    python run_check_build.py /opt/horovod/bin/horovodrun torch
+    python program_check_build.py /opt/horovod/bin/horovodrun torch
 
 Horovod asks each of its questions in a new process, forked from the one of ``horovodrun``, which
 imports the framework for it: PyTorch six times over (horovod/common/util.py,
 ``_check_extension_lambda``).  A process that is forked from here has the framework already; what
-is Horovod's it still imports itself.  The recipe runs this after an installation and in ``spack
-test run``, and ``./hvd smoke`` does.  Needs the standard library alone.
+is Horovod's it still imports itself.  Needs the standard library alone.
 """
 
 import contextlib

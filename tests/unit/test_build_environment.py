@@ -1,0 +1,227 @@
+"""The variables that the recipe builds with, as the pip engine asks for them."""
+
+import re
+
+import pytest
+
+from hvd import recipe, specs
+
+RECIPE = recipe.load("py-horovod")
+FLAGS = "-march=x86-64-v3 -mtune=generic"
+PREFIXES = {"cmake": "/cmake/bin/cmake", "intel-oneapi-ccl": "/ccl", "ibm-ddl": "/ddl"}
+PREFIXES.update({name: f"/{name}" for name in ("mpi", "cuda", "nccl", "rccl", "mxnet")})
+CUDA = "+cuda cuda_arch=80"
+ROCM = "+rocm amdgpu_target=gfx90a"
+
+
+def environment(text="", version="0.28.1", jobs=4, hip="/opt/rocm", flags=FLAGS):
+    spec = RECIPE.complete(specs.parse(f"py-horovod@{version} {text}"))
+    return RECIPE.build_environment(spec, {**PREFIXES, "hip": hip}, flags, jobs)
+
+
+@pytest.fixture(autouse=True)
+def no_jobserver(monkeypatch):
+    monkeypatch.delenv("MAKEFLAGS", raising=False)
+
+
+def test_a_build_for_cpus_with_both_controllers():
+    assert environment() == {
+        "MAKEFLAGS": "-j4",
+        "HOROVOD_BUILD_ARCH_FLAGS": FLAGS,
+        "CMAKE_POLICY_VERSION_MINIMUM": "3.5",
+        "HOROVOD_CMAKE": "/cmake/bin/cmake",
+        "MPI_HOME": "/mpi",
+        "HOROVOD_MPICXX_SHOW": "/mpi/bin/mpicxx -show",
+        "HOROVOD_WITH_PYTORCH": "1",
+        "HOROVOD_WITHOUT_TENSORFLOW": "1",
+        "HOROVOD_WITHOUT_MXNET": "1",
+        "HOROVOD_WITH_MPI": "1",
+        "HOROVOD_WITH_GLOO": "1",
+        "HOROVOD_WITHOUT_NVTX": "1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("variants", "present", "absent"),
+    [
+        ("+mpi~gloo", {"HOROVOD_WITH_MPI", "HOROVOD_WITHOUT_GLOO"}, {"HOROVOD_WITHOUT_MPI"}),
+        ("~mpi+gloo", {"HOROVOD_WITHOUT_MPI"}, {"HOROVOD_WITH_MPI", "MPI_HOME"}),
+    ],
+)
+def test_controllers(variants, present, absent):
+    built = environment(variants)
+    assert present <= set(built)
+    assert not absent & set(built)
+
+
+def test_a_release_without_cmake_is_not_told_of_one():
+    """0.19 needs CMake for Gloo alone, and the recipe depends on it then."""
+    assert "HOROVOD_CMAKE" not in environment("~gloo", "0.19.5")
+    assert environment("+gloo", "0.19.5")["HOROVOD_CMAKE"] == "/cmake/bin/cmake"
+
+
+def test_a_compiler_without_flags_in_archspec():
+    """CMake takes an empty value for none, and asks `gcc -march=native`."""
+    assert environment(flags="")["HOROVOD_BUILD_ARCH_FLAGS"] == "-fPIC"
+
+
+def test_nccl_on_cuda_runs_every_operation_and_links_shared():
+    built = environment("+cuda cuda_arch=70,80")
+    assert built["HOROVOD_GPU"] == "CUDA"
+    assert built["HOROVOD_GPU_OPERATIONS"] == "NCCL"
+    assert built["HOROVOD_NCCL_LINK"] == "SHARED"
+    assert built["HOROVOD_NCCL_HOME"] == "/nccl"
+    assert built["HOROVOD_CUDA_HOME"] == built["CUDA_HOME"] == "/cuda"
+    assert built["HOROVOD_BUILD_CUDA_CC_LIST"] == "70,80"
+    assert "HOROVOD_GPU_ALLREDUCE" not in built
+    assert "HOROVOD_WITHOUT_NVTX" not in built
+    assert environment(f"{CUDA} nccl_link=static")["HOROVOD_NCCL_LINK"] == "STATIC"
+
+
+@pytest.mark.parametrize("hip", ["/opt/rocm-5.7.1", "/opt/rocm-5.7.1/hip"])
+def test_rccl_on_rocm(hip):
+    """Horovod adds /hip to the directory, which Spack's prefix of hip may have already."""
+    built = environment(ROCM, hip=hip)
+    assert built["HOROVOD_GPU"] == "ROCM"
+    assert built["HOROVOD_ROCM_HOME"] == "/opt/rocm-5.7.1"
+    assert built["HOROVOD_GPU_OPERATIONS"] == "NCCL"
+    assert "HOROVOD_CUDA_HOME" not in built
+
+
+def test_ddl_runs_allreduce_alone():
+    built = environment(f"+ddl~nccl {CUDA} target=power9le")
+    assert built["HOROVOD_GPU_ALLREDUCE"] == "DDL"
+    assert built["HOROVOD_DDL_HOME"] == "/ddl"
+    assert "HOROVOD_GPU_OPERATIONS" not in built
+
+
+@pytest.mark.parametrize(
+    ("configuration", "release"),
+    [("cpu_icc", "2021.4"), ("cpu", "2021.10"), ("ccl/cpu/lib", "2021.13"), (None, "source")],
+)
+def test_oneccl_is_the_build_for_cpus(tmp_path, monkeypatch, configuration, release):
+    monkeypatch.setitem(PREFIXES, "intel-oneapi-ccl", str(tmp_path))
+    for directory in ("", "cpu_gpu_dpcpp", configuration or ""):
+        (tmp_path / "lib" / directory).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "lib" / directory / "libccl.so").touch()
+    built = environment("+ccl")
+    assert built["HOROVOD_CPU_OPERATIONS"] == "CCL"
+    assert built["CCL_ROOT"] == str(tmp_path)
+    assert built.get("CCL_CONFIGURATION") == configuration
+
+
+def test_what_a_site_sets_does_not_leak_in(monkeypatch):
+    for name in ("CCL_ROOT", "HOROVOD_GPU_OPERATIONS", "HOROVOD_DEBUG", "MLSL_ROOT"):
+        monkeypatch.setenv(name, "of the site")
+    variables = Unset()
+    package = RECIPE.module.PyHorovod()
+    package.spec = recipe._ConcreteSpec(
+        RECIPE.complete(specs.parse("py-horovod@0.28.1")), PREFIXES
+    )
+    package.setup_build_environment(variables)
+    assert {"CCL_ROOT", "HOROVOD_GPU_OPERATIONS", "HOROVOD_DEBUG", "MLSL_ROOT"} <= variables.unset_
+    assert "HOROVOD_GPU_OPERATIONS" not in variables
+
+
+class Unset(recipe._Variables):
+    """Also what is taken away."""
+
+    def __init__(self):
+        self.unset_ = set()
+
+    def unset(self, name):
+        self.unset_.add(name)
+
+
+def test_keras_brings_the_tensorflow_plugin():
+    built = environment("frameworks:=keras")
+    assert built["HOROVOD_WITH_TENSORFLOW"] == "1"
+    assert built["HOROVOD_WITHOUT_PYTORCH"] == "1"
+
+
+def test_mxnet_says_where_it_is():
+    """https://github.com/apache/mxnet/blob/1.9.1/python/mxnet/libinfo.py"""
+    built = environment("frameworks:=mxnet")
+    assert built["MXNET_INCLUDE_PATH"] == "/mxnet/include"
+    assert built["MXNET_LIBRARY_PATH"] == "/mxnet/libmxnet.so"
+    assert "MXNET_INCLUDE_PATH" not in environment()
+
+
+ON_GPUS = {
+    # release: variables for NCCL, variables for MPI
+    "0.18.2": ({"ALLREDUCE"}, {"ALLREDUCE", "ALLGATHER", "BROADCAST"}),
+    "0.19.0": ({"ALLREDUCE", "BROADCAST"}, {"ALLREDUCE", "ALLGATHER", "BROADCAST"}),
+    "0.19.5": ({"ALLREDUCE", "BROADCAST"}, {"ALLREDUCE", "ALLGATHER", "BROADCAST"}),
+    "0.20.0": ({"OPERATIONS"}, {"OPERATIONS"}),
+    "0.28.1": ({"OPERATIONS"}, {"OPERATIONS"}),
+}
+
+
+@pytest.mark.parametrize("version", ON_GPUS)
+@pytest.mark.parametrize("library", ["NCCL", "MPI"])
+def test_operations_on_gpus_of_each_release(version, library):
+    mpi = library == "MPI"
+    built = environment(f"{CUDA} gpu_ops={'mpi' if mpi else 'none'}", version)
+    set_ = {name: value for name, value in built.items() if name.startswith("HOROVOD_GPU_")}
+    assert set_ == {f"HOROVOD_GPU_{op}": library for op in ON_GPUS[version][mpi]}
+    assert ("HOROVOD_NCCL_HOME" in built) != mpi
+
+
+@pytest.mark.parametrize(
+    ("version", "jobs"), [("0.19.5", 8), ("0.20.0", 1), ("0.23.0", 1), ("0.24.0", 8)]
+)
+def test_findcuda_builds_one_file_at_a_time(version, jobs):
+    assert environment(CUDA, version, jobs=8)["MAKEFLAGS"] == f"-j{jobs}"
+    assert environment("", version, jobs=8)["MAKEFLAGS"] == "-j8"
+
+
+def test_a_jobserver_is_kept_where_it_can_be_reached(monkeypatch):
+    """pip closes the pipes that an older make passes on, and a named one is there."""
+    monkeypatch.setenv("MAKEFLAGS", " -j --jobserver-auth=fifo:/tmp/1")
+    assert "MAKEFLAGS" not in environment()
+    assert environment(CUDA, "0.23.0")["MAKEFLAGS"] == "-j1"
+    monkeypatch.setenv("MAKEFLAGS", " -j --jobserver-auth=3,4")
+    assert environment()["MAKEFLAGS"] == "-j4"
+
+
+#: make's, CMake's, PyTorch's and MXNet's variables; Horovod does not name them.
+TOOLS = {"MAKEFLAGS", "CMAKE_POLICY_VERSION_MINIMUM", "MPI_HOME", "CUDA_HOME"}
+TOOLS |= {"MXNET_INCLUDE_PATH", "MXNET_LIBRARY_PATH"}
+#: Read by some releases; the others do not mind.
+HARMLESS = {
+    *("HOROVOD_MPICXX_SHOW", "HOROVOD_WITH_GLOO", "HOROVOD_CMAKE"),
+    *("HOROVOD_BUILD_ARCH_FLAGS", "HOROVOD_WITHOUT_NVTX", "CCL_CONFIGURATION", "HOROVOD_GPU"),
+    "HOROVOD_BUILD_CUDA_CC_LIST",
+}
+SPECS = {
+    "cpu": "",
+    "mpi alone": "~gloo",
+    "gloo alone": "~mpi",
+    "tensorflow": "frameworks:=tensorflow,keras,mxnet",
+    "nccl on cuda": CUDA,
+    "mpi on cuda": f"{CUDA} gpu_ops=mpi",
+    "ddl on cuda": f"+ddl~nccl {CUDA}",
+}
+
+
+@pytest.mark.parametrize("text", SPECS.values(), ids=SPECS)
+def test_nothing_is_said_that_a_release_does_not_read(horovod_build_systems, text):
+    """A variable that the source does not know would be a silent no-op, or an error."""
+    unknown = [
+        f"{version}: {name}"
+        for version, build_system in horovod_build_systems.items()
+        for name in environment(text, version)
+        if name not in TOOLS | HARMLESS and not re.search(rf"\b{name}\b", build_system)
+    ]
+    assert not unknown
+
+
+def test_every_variable_is_read_by_some_release(horovod_build_systems):
+    read = "\n".join(horovod_build_systems.values())
+    said = {name for text in SPECS.values() for name in environment(text)} | HARMLESS
+    assert not [name for name in said - TOOLS if not re.search(rf"\b{name}\b", read)]
+
+
+def test_what_is_taken_away_is_read_by_some_release(horovod_build_systems):
+    read = "\n".join(horovod_build_systems.values())
+    assert not [n for n in RECIPE.module.LEAKS if not re.search(rf"\b{n}\b", read)]
