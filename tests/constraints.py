@@ -264,10 +264,13 @@ CASES = [
         "@0.28.1 frameworks=keras ^py-tensorflow@1.15.0",
         "py-tensorflow@1.15:",
     ),
-    Case(
-        "@0.28.1 frameworks=keras ^py-keras@3.10 backend=torch",
-        "@0.28.1 frameworks=keras ^py-keras@3.10 backend=tensorflow",
-        "py-keras backend=tensorflow",
+    *(
+        Case(
+            f"@0.28.1 frameworks=keras ^py-keras@3.10 backend={backend}",
+            "@0.28.1 frameworks=keras ^py-keras@3.10 backend=tensorflow",
+            "use ^py-keras backend=tensorflow",
+        )
+        for backend in ("jax", "torch")
     ),
     *(
         Case(

@@ -291,11 +291,7 @@ class PipEngine:
                 f"the recipe has no {root.name}@{root.versions}",
                 f"it has {', '.join(self.recipe.versions())}",
             )
-        have = {
-            name: specs.parse(entry["externals"][0]["spec"])
-            for name, entry in self._externals().items()
-            if "externals" in entry
-        }
+        have = externals.specs(self._externals())
         compiler = machine.compiler_name()
         have[compiler] = Spec(compiler, machine.compiler_version())
         variants = self.recipe.complete(root).variants
@@ -310,9 +306,8 @@ class PipEngine:
                     f"{root.name} asks for {asked}, and this machine has {have.get(name, 'none')}",
                     "build it with --engine spack",
                 )
-        if variants.get("mpi") is not True:
-            have.pop(self.mpi.package if self.mpi else "", None)
-        return Spec(root.name, version, variants, have)
+        concrete = Spec(root.name, version, variants, {compiler: have[compiler]})
+        return self.recipe.using(concrete, have, self.mpi.package if self.mpi else "")
 
     def _require_dependencies(self) -> None:
         """Refuse an interpreter without what Horovod needs: pip is not let install it."""

@@ -7,7 +7,7 @@ import json
 import pathlib
 from typing import Any, Dict, List, Optional
 
-from hvd import built, clone, externals, local, mirror, paths, site_check, stamp
+from hvd import built, clone, externals, local, mirror, paths, recipe, site_check, stamp
 from hvd import spack as spack_module
 from hvd.buildcache import transfer
 from hvd.buildcache.cache import Cache
@@ -67,6 +67,8 @@ class SpackEngine:
     def concretize(self, run: Run) -> None:
         """Solve the environment, unless nothing has changed since it was solved."""
         environment = self.environment
+        if not environment.site:
+            self._refuse_externals()
         done = self.spack.state / environment.name / "concretized"
         pair = dataclasses.asdict(self.spack.pair)
         inputs = [pair, *environment.inputs(), self.spack.scope / "packages.yaml"]
@@ -83,6 +85,18 @@ class SpackEngine:
             if environment.site:
                 site_check.require(environment, self.solution())
             stamp.put(done, stamp.of(digest, lock))
+
+    def _refuse_externals(self) -> None:
+        """Say at once what Spack would say of this machine's externals after minutes.
+
+        Raises:
+            HvdError: the recipe refuses one of them, such as Open MPI 3.1.3.
+        """
+        library = externals.find_mpi(self.found)
+        have = externals.specs(externals.packages(self.found, library))
+        horovod = recipe.load(HOROVOD)
+        root = horovod.using(self.environment.root, have, library.package if library else "")
+        horovod.refuse(root)
 
     def _forget_other_pairs(self) -> None:
         """Remove what another Spack made of this environment: one cannot use another's view."""

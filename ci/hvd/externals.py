@@ -23,6 +23,7 @@ from hvd.environment import Environment
 from hvd.errors import HvdError
 from hvd.files import write_atomically
 from hvd.mpi import Mpi
+from hvd.specs import Spec, parse
 
 #: Distributions on the Python index that are one Spack package, where the names differ.
 _RENAMED = {
@@ -88,6 +89,15 @@ def ask(python: str, environment: Optional[Mapping[str, str]] = None) -> Dict[st
             "load the modules that it needs first, or remove the broken installation",
         )
     return found
+
+
+def specs(section: Mapping[str, Any]) -> Dict[str, Spec]:
+    """The external of each package in ``section``, as :func:`packages` makes it."""
+    return {
+        name: parse(entry["externals"][0]["spec"])
+        for name, entry in section.items()
+        if "externals" in entry
+    }
 
 
 def packages(

@@ -7,15 +7,15 @@ import pathlib
 import shutil
 from typing import Any, Dict, List, Optional, Union
 
-from hvd import built, console, lock, machine, paths, process, stamp
+from hvd import built, console, lock, machine, paths, process, recipe, stamp
 from hvd.buildcache.cache import Cache
 from hvd.engine_pip import PipEngine
 from hvd.engine_spack import SpackEngine
-from hvd.environment import Environment
+from hvd.environment import HOROVOD, Environment
 from hvd.errors import HvdError
 from hvd.provenance import parts
 from hvd.report import RunReport, write_report
-from hvd.run import Run
+from hvd.run import Run, StageFailed
 from hvd.smoke.run import Target, smoke_plan
 from hvd.spack import Sources
 
@@ -53,6 +53,7 @@ def run(environment: Environment, options: Options, last: str = "report") -> Run
         run = Run(environment.name, options.engine, options.verbose)
         engine: Optional[Engine] = None
         checks: List[Dict[str, Any]] = []
+        _refuse(environment)
         try:
             with run.stage("setup"):
                 engine = _choose(run, environment, options)
@@ -70,6 +71,21 @@ def run(environment: Environment, options: Options, last: str = "report") -> Run
             if _position(last) >= _position("smoke"):
                 _report(run, environment, engine, checks)
     return run
+
+
+def _refuse(environment: Environment) -> None:
+    """Say at once what Spack would say after minutes.
+
+    Raises:
+        StageFailed: the recipe refuses the environment's Horovod; its message was shown.
+    """
+    # what the file of a site's processors and GPUs gives every package
+    configured = ("cuda_arch", "amdgpu_target") if environment.site else ()
+    try:
+        recipe.load(HOROVOD).refuse(environment.root, configured)
+    except HvdError as error:
+        console.error(error)
+        raise StageFailed("concretize", error) from error
 
 
 def _choose(run: Run, environment: Environment, options: Options) -> Engine:

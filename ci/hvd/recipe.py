@@ -16,7 +16,7 @@ import os
 import pathlib
 import sys
 import types
-from typing import Any, Dict, Iterator, List, Mapping, Tuple
+from typing import Any, Collection, Dict, Iterator, List, Mapping, Tuple
 
 from hvd import specs
 from hvd.errors import HvdError
@@ -112,23 +112,75 @@ class Recipe:
         """The patch files for ``spec``, in order."""
         return [self.directory / d.arguments[0] for d in self.named("patch") if d.applies(spec)]
 
-    def check(self, spec: Spec) -> None:
+    def refuse(self, spec: Spec, configured: Collection[str] = ()) -> None:
+        """Refuse what no solver can make of ``spec``, as far as the directives alone know it.
+
+        Args:
+            spec: as a person writes it: what it leaves open has its default, of its versions
+                the newest that can be is taken, and dependencies that it does not name are right.
+            configured: variants that a configuration may give another default.
+
+        Raises:
+            HvdError: with the recipe's own message on the newest version that was asked for.
+        """
+        errors = []
+        for version in self.versions():
+            if spec.versions and not specs.version_in(version, spec.versions):
+                continue
+            full = self.complete(dataclasses.replace(spec, versions=version))
+            for name in set(configured) - set(spec.variants):
+                full.variants.pop(name, None)
+            try:
+                return self.check(full, partly=True)
+            except HvdError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+        raise HvdError(
+            f"the recipe has no {spec.name}@{spec.versions}",
+            f"it has {', '.join(self.versions())}",
+        )
+
+    def check(self, spec: Spec, partly: bool = False) -> None:
         """Refuse ``spec`` where the recipe does.
+
+        Args:
+            partly: it may have more dependencies than it names.
 
         Raises:
             HvdError: with the recipe's own message.
         """
         for name in spec.variants:
             self._require_variant(spec, name)
+        messages, remedy = [], ""
         for directive in self.refusals(spec):
+            if partly and directive.name == "requires" and _missing(directive, spec):
+                continue
             if "msg" in directive.keywords:
-                raise HvdError(f"{spec.name}: {directive.keywords['msg']}")
+                messages.append(str(directive.keywords["msg"]))
+                continue
             wanted = specs.parse(directive.arguments[0])
-            raise HvdError(
-                f"{spec.name}@{spec.versions} depends on {wanted}, but there is "
-                f"{spec.dependencies[wanted.name]}",
-                "take another version of either; see packages/py_horovod/package.py",
-            )
+            messages.append(f"depends on {wanted}, but there is {spec.dependencies[wanted.name]}")
+            remedy = "take another version of either; see packages/py_horovod/package.py"
+        if messages:
+            name = f"{spec.name}@{spec.versions}"
+            raise HvdError(f"{name}: " + "\n  ".join(dict.fromkeys(messages)), remedy)
+
+    def using(self, spec: Spec, have: Mapping[str, Spec], mpi: str = "") -> Spec:
+        """``spec`` with those of the packages in ``have`` that it depends on.
+
+        Args:
+            mpi: which of them is an MPI.
+        """
+        full = self.complete(spec)
+        wanted = {
+            mpi if name == "mpi" else name
+            for directive in self.named("depends_on")
+            if directive.applies(full)
+            for name in [_parsed(directive.arguments[0]).name]
+        }
+        taken = {name: each for name, each in have.items() if name in wanted}
+        return dataclasses.replace(spec, dependencies={**taken, **spec.dependencies})
 
     def _require_variant(self, spec: Spec, name: str) -> None:
         """Refuse a variant of a condition that ``spec`` does not meet."""
@@ -179,6 +231,12 @@ def load(name: str, packages: pathlib.Path = PACKAGES) -> Recipe:
     with _stand_ins(recorder):
         package = module("hvd_recipe.package", path)
     return Recipe(name, directory, tuple(recorder.directives), package)
+
+
+def _missing(directive: Directive, spec: Spec) -> bool:
+    """Whether a requirement asks for a dependency that ``spec`` does not name."""
+    asked = [_parsed(text).dependencies for text in directive.arguments]
+    return any(each and not each.keys() & spec.dependencies.keys() for each in asked)
 
 
 def _conditions(directive: Directive) -> Dict[str, specs.Value]:

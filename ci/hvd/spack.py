@@ -115,9 +115,6 @@ class Spack:
                 "source_cache": str(cache / "downloads"),
                 "misc_cache": str(indices.directory(self.pair.name)),
                 "build_jobs": jobs,
-                # old machines have old versions; what may not be used with Horovod its recipe
-                # refuses, and says why
-                "deprecated": True,
             },
             # leave out of a solve what packages.yaml rules out
             "concretizer": {"static_analysis": True},

@@ -43,9 +43,10 @@ class Spec:
 
     def intersects(self, other: Spec) -> bool:
         """Whether this spec can be one that ``other`` describes: what it leaves open can."""
+        if self.versions and other.versions and not _overlap(self.versions, other.versions):
+            return False
         named = {k: v for k, v in other.variants.items() if k in self.variants}
-        versions = other.versions if self.versions else ""
-        return self.satisfies(dataclasses.replace(other, versions=versions, variants=named))
+        return self.satisfies(dataclasses.replace(other, versions="", variants=named))
 
     def satisfies(self, condition: Spec) -> bool:
         """Whether this (concrete) spec is one that ``condition`` describes."""
@@ -118,9 +119,34 @@ def version_in(version: str, constraint: str) -> bool:
     """Whether ``version`` is in ``constraint``: ``1.2``, ``1.2:``, ``:1.4``, ``1:2,4:``.
 
     As in Spack, bounds are inclusive and a bound covers what it begins: ``1.4.3`` is in
-    ``:1.4``.  Named versions (``master``) are newer than numbers.
+    ``:1.4``.  Named versions (``master``) are newer than numbers.  A range in place of a version
+    is in what is the same range.
     """
+    if re.search("[:,]", version):
+        return version == constraint
     return any(_in_range(version, part) for part in constraint.split(","))
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether a version can be in both constraints."""
+    for low, high in map(_bounds, one.split(",")):
+        for lower, higher in map(_bounds, other.split(",")):
+            if not (_beyond(low, higher) or _beyond(lower, high)):
+                return True
+    return False
+
+
+def _bounds(part: str) -> Tuple[str, str]:
+    """The ends of ``1.2:1.4``, ``1.2:`` or ``1.2``, which covers all that it begins."""
+    low, colon, high = part.lstrip("=").partition(":")
+    return (low, high) if colon else (low, low)
+
+
+def _beyond(low: str, high: str) -> bool:
+    """Whether what begins at ``low`` begins after ``high`` has ended; an open end is empty."""
+    if not low or not high:
+        return False
+    return version_key(low) > version_key(high) and not _begins(low, high)
 
 
 def _in_range(version: str, part: str) -> bool:

@@ -237,8 +237,13 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     with default_args(type=("build", "run")):
         # https://github.com/horovod/horovod/blob/v0.28.1/setup.py: keras_require_list
         depends_on("py-keras@2.0.8,2.1.2:", when="frameworks=keras")
+    for backend in ("jax", "torch"):
         # https://github.com/horovod/horovod/blob/v0.28.1/horovod/tensorflow/keras/__init__.py
-        depends_on("py-keras backend=tensorflow", when="frameworks=keras ^py-keras@3:")
+        conflicts(
+            f"^py-keras backend={backend}",
+            when="frameworks=keras",
+            msg="Horovod supports Keras on TensorFlow; use ^py-keras backend=tensorflow",
+        )
     # https://github.com/horovod/horovod/issues/4290: patched in 0.28.1
     conflicts(
         "^py-keras@3:",

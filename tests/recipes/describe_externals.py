@@ -30,11 +30,10 @@ def installation(name, version):
     return ""
 
 
-targets = ("x86_64", "zen3", "aarch64", "power8le", "power9le")
 print(
     json.dumps(
         {
-            "ddl": {t: refused(f"ibm-ddl@1.5.0 platform=linux os=x target={t}") for t in targets},
+            "refused": {name: refused(f"{name}@1.5.0") for name in ("ibm-ddl", "intel-mpi")},
             "install": {
                 "ibm-ddl": installation("ibm-ddl", "1.5.0"),
                 "intel-mpi": installation("intel-mpi", "2018.2.199"),

@@ -38,8 +38,14 @@ def met_by(spec, wanted):
             for edge in spec.edges_to_dependencies()
             if wanted.name in edge.virtuals
         )
-    return all(
-        edge.spec.intersects(wanted) for edge in spec.edges_to_dependencies(name=wanted.name)
+    return all(agrees(edge.spec, wanted) for edge in spec.edges_to_dependencies(name=wanted.name))
+
+
+def agrees(have, wanted):
+    """Whether ``have`` is what is wanted, as far as it is said."""
+    named = [name for name in wanted.variants if name in have.variants]
+    return have.versions.intersects(wanted.versions) and all(
+        have.variants[name].satisfies(wanted.variants[name]) for name in named
     )
 
 

@@ -113,8 +113,9 @@ def test_open_mpi_3_1_3_is_refused_with_the_way_out(pair, find_spack, path_witho
         PATH=path_without_mpi,
     )
     assert done.returncode == 11, done.stdout
-    log = checkout.root / ".hvd/logs/local-hvd-spack/concretize/01-spack-concretize.log"
-    assert "Open MPI 3.1.3 hangs in Horovod; use openmpi@:3.1.2 or openmpi@4:" in log.read_text()
+    assert "Open MPI 3.1.3 hangs in Horovod; use openmpi@:3.1.2 or openmpi@4:" in done.stdout
+    # without asking Spack, which takes minutes for it
+    assert not (checkout.root / ".hvd/logs/local-hvd-spack/concretize").exists()
 
 
 def test_another_spec_is_solved_with_the_machines_tensorflow(

@@ -2,7 +2,10 @@
 
 import re
 
-from hvd import paths, recipe, specs
+import pytest
+
+from hvd import cli, environment, paths, recipe, specs
+from hvd.errors import HvdError
 from tests.constraints import complete
 
 RECIPE = paths.PACKAGES / "py_horovod" / "package.py"
@@ -49,3 +52,62 @@ def test_defaults_are_a_cpu_build_with_both_controllers():
     assert on == {"mpi", "gloo"}
     assert spec.variants["frameworks"] == {"pytorch"}
     horovod.check(spec)
+
+
+REFUSED = {
+    # what a person types, and part of what is said
+    "^openmpi@3.1.3": "Open MPI 3.1.3 hangs in Horovod; use openmpi@:3.1.2 or openmpi@4:",
+    "+nccl": "requires a GPU architecture; use cuda_arch=<capability>",
+    "+nccl+rocm": "requires a GPU architecture; use amdgpu_target=<gfx>",
+    "~mpi~gloo": "requires a controller; use +mpi or +gloo",
+    "@0.27.0 frameworks=tensorflow ^py-tensorflow@2.14": "does not support TensorFlow 2.13",
+    "@0.23.0 ^py-torch@2.0": "use py-torch@:1.10 or @0.24:",
+    "@0.18.2+ddl target=x86_64": "use target=power8le or target=power9le",
+    "+cuda cuda_arch=80 ~nccl": "use +nccl, gpu_ops=mpi or ~cuda",
+    "+ccl+cuda": "has the variant 'ccl' only with @0.21.1: +mpi~cuda~rocm",
+    "^py-torch+cuda": "depends on py-torch~cuda, but there is py-torch+cuda",
+    "@1.0": "the recipe has no py-horovod@1.0",
+}
+TAKEN = (
+    "",
+    "@0.25:",
+    "cuda_arch=80",
+    "+nccl cuda_arch=80",
+    "+nccl+rocm amdgpu_target=gfx90a ^hip@5.7",
+    # an older Horovod has it
+    "^py-torch@1.2",
+    "^py-torch@1:",
+    "+cuda cuda_arch=80 gpu_ops=mpi",
+    "frameworks=keras",
+    "+ddl~nccl cuda_arch=70 target=power9le",
+)
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_a_refusal_needs_no_solver(text):
+    with pytest.raises(HvdError) as caught:
+        horovod.refuse(specs.parse(f"py-horovod {text}"))
+    assert REFUSED[text] in caught.value.message
+
+
+@pytest.mark.parametrize("text", TAKEN)
+def test_what_a_solver_may_make_right_is_left_to_it(text):
+    horovod.refuse(specs.parse(f"py-horovod {text}"))
+
+
+def test_a_site_may_say_the_architecture_for_every_package():
+    horovod.refuse(specs.parse("py-horovod+nccl"), ("cuda_arch",))
+
+
+def test_every_environment_is_one_that_the_recipe_takes():
+    for name in environment.names():
+        each = environment.load(name)
+        horovod.refuse(each.root, ("cuda_arch", "amdgpu_target") if each.site else ())
+
+
+def test_it_is_said_before_anything_is_set_up(capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["concretize", "local-hvd", "--spec", "py-horovod ~mpi~gloo"])
+    assert ended.value.code == 11
+    said = capsys.readouterr()
+    assert "use +mpi or +gloo" in said.err and "setup" not in said.err + said.out
