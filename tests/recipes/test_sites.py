@@ -1,6 +1,8 @@
 """Every site's environment is solved as the site has it, on a machine that is another."""
 
 import json
+import pathlib
+import re
 import subprocess
 
 import pytest
@@ -62,6 +64,22 @@ def test_a_site_installs(solved, find_spack, pair):
     done = checkout.shell(program)
     assert done.returncode == 0, done.stdout
     assert "py-horovod@0.27.0+nccl sles15 zen3" in done.stdout
+
+
+DESCRIBE = pathlib.Path(__file__).with_name("describe_build.py")
+
+
+@pytest.mark.parametrize("name", ["stampede2-hvd", "summit-ddl-hvd", "taurus-ml-hvd"])
+def test_a_horovod_without_cmake_has_a_build_environment(solved, pair, tmp_path, name):
+    """0.19 and before need it for Gloo alone; an installation that is fake does not show it."""
+    checkout, _ = solved
+    setup = checkout.root / ".hvd" / "setup-env.sh"
+    done = checkout.shell(f". {setup} && spack -e {name} python {DESCRIBE}")
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert said["variables"]["HOROVOD_WITHOUT_GLOO"] == "1"
+    assert "HOROVOD_CMAKE" not in said["variables"]
+    # archspec knows the site's compiler and processor
+    assert re.match("-m(arch|cpu)=", said["variables"]["HOROVOD_BUILD_ARCH_FLAGS"])
 
 
 #: Adds the compilers of the configuration to what is installed, as what they have built would.

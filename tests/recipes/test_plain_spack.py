@@ -1,0 +1,103 @@
+"""The answers that Spack gives with nothing of ours but the repository.
+
+As a user sets it up: ``spack repo add``, ``spack compiler find``, ``spack external find cmake
+gmake``, and Spack's own defaults otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+
+import pytest
+import yaml
+
+from hvd import paths, process
+from hvd.spack import _FOREIGN
+
+SOLVE = pathlib.Path(__file__).with_name("solve_plainly.py")
+#: Solves of everything that builtin has take a minute each.
+_TIMEOUT = 1800
+
+
+@pytest.fixture(scope="module")
+def plain(spack, tmp_path_factory):
+    """A function that gives the answers of a plain Spack to some specs."""
+
+    def answers(*specs, cmake=None, fortran=True):
+        home = tmp_path_factory.mktemp("plain")
+        builtin = spack.packages / "repos" / "spack_repo" / "builtin"
+        scope = home / "config"
+        scope.mkdir()
+        (scope / "repos.yaml").write_text(yaml.safe_dump({"repos": {"builtin": str(builtin)}}))
+        (scope / "bootstrap.yaml").write_text("bootstrap: {enable: false}\n")
+        environment = {k: v for k, v in os.environ.items() if k not in _FOREIGN}
+        environment.update(spack.variables())
+        environment["SPACK_USER_CONFIG_PATH"] = str(scope)
+        environment["SPACK_USER_CACHE_PATH"] = str(home / "cache")
+        if not fortran:
+            environment["PATH"] = str(programs(home / "bin", "gfortran"))
+        program = [spack.root / "bin" / "spack", "--color=never"]
+        # a cache of solutions is no answer
+        program += ["-c", "concretizer:concretization_cache:enable:false"]
+        program += ["-c", f"config:install_tree:root:{home / 'opt'}"]
+
+        def run(*words):
+            return process.run(
+                [*program, *words], log=home / "log", env=environment, timeout=_TIMEOUT
+            ).output
+
+        run("repo", "add", paths.REPOSITORY)
+        run("compiler", "find")
+        run("external", "find", "cmake", "gmake")
+        if cmake:
+            found = yaml.safe_load((scope / "packages.yaml").read_text())
+            external = {"spec": f"cmake@{cmake}", "prefix": "/opt/old"}
+            found["packages"]["cmake"] = {"buildable": False, "externals": [external]}
+            (scope / "packages.yaml").write_text(yaml.safe_dump(found))
+        return json.loads(run("python", SOLVE, *specs).splitlines()[-1])
+
+    return answers
+
+
+def programs(directory: pathlib.Path, left_out: str) -> pathlib.Path:
+    """A directory with all programs of PATH but some."""
+    directory.mkdir()
+    for entry in os.environ["PATH"].split(os.pathsep):
+        for program in pathlib.Path(entry).glob("*"):
+            if left_out not in program.name and not (directory / program.name).exists():
+                (directory / program.name).symlink_to(program)
+    return directory
+
+
+def test_a_refusal_is_not_walked_around(plain):
+    """What is on by default goes off by the user's word alone."""
+    open_mpi, controllers = plain("py-horovod ^openmpi@3.1.3", "py-horovod~mpi~gloo")
+    assert "Open MPI 3.1.3 hangs in Horovod; use openmpi@:3.1.2" in open_mpi["errors"][0]
+    assert "Horovod requires a controller; use +mpi or +gloo" in controllers["errors"][0]
+
+
+def test_without_a_fortran_compiler(plain):
+    """PyTorch, or what is missing; never a package that cannot be built."""
+    (answer,) = plain("py-horovod", fortran=False)
+    if "errors" in answer:
+        assert any("fortran" in message for message in answer["errors"])
+    else:
+        as_asked_for(answer["nodes"])
+
+
+def test_with_an_old_cmake(plain):
+    (answer,) = plain("py-horovod", cmake="3.13.4")
+    if "errors" in answer:
+        assert any("cmake" in message for message in answer["errors"])
+    else:
+        as_asked_for(answer["nodes"])
+
+
+def as_asked_for(nodes):
+    """The defaults, and nothing that is for externals alone."""
+    assert "frameworks:=pytorch" in nodes["py-horovod"]
+    assert "+gloo" in nodes["py-horovod"] and "+mpi" in nodes["py-horovod"]
+    assert "py-torch" in nodes
+    assert not {"intel-mpi", "ibm-ddl"} & set(nodes)
