@@ -16,7 +16,7 @@ import os
 import pathlib
 import sys
 import types
-from typing import Any, Collection, Dict, Iterator, List, Mapping, Tuple
+from typing import Any, Collection, Dict, Iterator, List, Mapping, Set, Tuple
 
 from hvd import specs
 from hvd.errors import HvdError
@@ -166,20 +166,24 @@ class Recipe:
             name = f"{spec.name}@{spec.versions}"
             raise HvdError(f"{name}: " + "\n  ".join(dict.fromkeys(messages)), remedy)
 
+    def dependencies(self, spec: Spec) -> Set[str]:
+        """The packages, virtual ones among them, that ``spec`` depends on."""
+        full = self.complete(spec)
+        found = [each for each in self.named("depends_on") if each.applies(full)]
+        return {_parsed(directive.arguments[0]).name for directive in found}
+
     def using(self, spec: Spec, have: Mapping[str, Spec], mpi: str = "") -> Spec:
         """``spec`` with those of the packages in ``have`` that it depends on.
 
         Args:
             mpi: which of them is an MPI.
         """
-        full = self.complete(spec)
-        wanted = {
-            mpi if name == "mpi" else name
-            for directive in self.named("depends_on")
-            if directive.applies(full)
-            for name in [_parsed(directive.arguments[0]).name]
+        wanted = self.dependencies(spec)
+        taken = {
+            name: each
+            for name, each in have.items()
+            if name in wanted or (name == mpi and "mpi" in wanted)
         }
-        taken = {name: each for name, each in have.items() if name in wanted}
         return dataclasses.replace(spec, dependencies={**taken, **spec.dependencies})
 
     def _require_variant(self, spec: Spec, name: str) -> None:

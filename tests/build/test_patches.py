@@ -1,6 +1,7 @@
 """What our patches change in a Horovod that was built with them."""
 
 import os
+import re
 import subprocess
 
 import pytest
@@ -11,7 +12,8 @@ VERSIONS = list(recipe.load("py-horovod").versions())
 
 #: A selection that asks for every patch; the version is put in front.
 EVERYTHING = (
-    "+mpi+gloo+cuda+ddl frameworks=pytorch,tensorflow,keras ^py-tensorflow@2.20 ^py-torch@2.14"
+    "+mpi+gloo+cuda+ddl frameworks=pytorch,tensorflow,keras target=neoverse_v2 "
+    "^py-tensorflow@2.20 ^py-torch@2.14"
 )
 
 
@@ -30,6 +32,42 @@ def test_no_patch_is_left_out_of_that(py_horovod):
     assert {patch.name for patch in asked} == {
         patch.name for patch in py_horovod.directory.glob("*.patch")
     }
+
+
+#: A full specialization of a function template that each object would define for itself.
+DEFINED_TWICE = re.compile(
+    r"^template<>\s+EIGEN_DEVICE_FUNC (?!.*\b(?:EIGEN_STRONG_INLINE|inline)\b).*\{$", re.MULTILINE
+)
+
+
+@pytest.mark.parametrize("version", ["0.21.0", "0.23.0", "0.25.0"])
+def test_eigen_for_arm_is_defined_once(py_horovod, horovod_tree, version):
+    """eigen.patch; `nm -C` of an object made with -march=armv8.2-a+fp16 shows the same one."""
+    found = []
+    for target in ("x86_64", "neoverse_v2"):
+        spec = specs.parse(f"py-horovod@{version} target={target}")
+        tree = horovod_tree(version, *py_horovod.patches(spec))
+        headers = (tree / "third_party/eigen/Eigen/src/Core/arch/NEON").glob("*.h")
+        found.append([m[0] for h in headers for m in DEFINED_TWICE.finditer(h.read_text())])
+    for_others, for_arm = found
+    assert len(for_others) == 1 and "predux_half_dowto4<Packet8hf>" in for_others[0]
+    assert for_arm == []
+
+
+@pytest.mark.parametrize("version", ["0.27.0", "0.28.0", "0.28.1"])
+def test_local_gradients_are_divided_in_their_own_type(py_horovod, horovod_tree, version):
+    """local-gradients.patch: the number of ranks is an int32 tensor in elastic jobs."""
+    spec = specs.parse(f"py-horovod@{version}")
+    left = {}
+    for patches in ((), py_horovod.patches(spec)):
+        tree = horovod_tree(version, *patches)
+        text = "".join(
+            (tree / f"horovod/{name}/__init__.py").read_text() for name in ("_keras", "tensorflow")
+        )
+        left[bool(patches)] = len(
+            re.findall(r"grad\.values / horovod_size|grad /= (?:float\()?horovod_size", text)
+        )
+    assert left == {False: 12, True: 0}
 
 
 #: The first lines of `mpirun --version`, by implementation.

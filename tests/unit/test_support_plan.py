@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 
 import pytest
+from packaging.requirements import Requirement
 
 from hvd import recipe, specs
 from hvd.errors import HvdError
@@ -161,3 +162,19 @@ def test_spark_needs_java():
     without = dataclasses.replace(HERE, java="")
     assert without.lacks(matrix, spark) == "spark-3: java is not on PATH"
     assert without.lacks(matrix, {**spark, "framework": "ray-2"}) == ""
+
+
+def test_a_cell_has_what_the_recipe_declares_and_nothing_more():
+    """Horovod 0.24 and 0.25 import packaging, 0.23 does not; 0.19 alone imports six."""
+    values = {"framework": "pytorch-2.13", "python": "3.9", "controllers": "both"}
+    has = {}
+    for version in ("0.28.1", "0.24.3", "0.23.0", "0.19.5"):
+        texts = wanted.requirements(matrix, {**values, "horovod": version})
+        has[version] = {Requirement(text).name for text in texts}
+    assert {v for v, names in has.items() if "packaging" in names} == {"0.28.1", "0.24.3"}
+    assert {v for v, names in has.items() if "six" in names} == {"0.19.5"}
+    assert all("cloudpickle" in names for names in has.values())
+    # TensorFlow 2.6 wants its six
+    older = {**values, "framework": "tensorflow-2.6", "horovod": "0.23.0"}
+    assert "six==1.15.0" in wanted.requirements(matrix, older)
+    assert not [text for text in wanted.requirements(matrix, older) if text.startswith("cffi")]

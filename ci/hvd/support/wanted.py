@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import List, Mapping, Optional, Tuple
+from typing import List, Mapping, Optional, Set, Tuple
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -51,6 +51,9 @@ def exists(matrix: Matrix, values: Mapping[str, str]) -> bool:
 def requirements(matrix: Matrix, values: Mapping[str, str]) -> List[str]:
     """What pip installs for a cell's framework and operations: PEP 508 requirements.
 
+    Of what every cell has, a distribution is left out that the recipe declares for others alone:
+    else a cell would pass that has by accident what the recipe forgets.
+
     Args:
         matrix: whose axes ``values`` are of.
         values: at least of ``framework`` and ``python``.
@@ -58,7 +61,22 @@ def requirements(matrix: Matrix, values: Mapping[str, str]) -> List[str]:
     operations = values.get("operations")
     more = matrix.operations[operations].requirements if operations else ()
     old = values["python"] in matrix.base_python
-    return _merged(matrix.frameworks[values["framework"]], matrix.base if old else None, more)
+    chosen = matrix.frameworks[values["framework"]]
+    wanted = _merged(chosen, matrix.base if old else None, more)
+    if "horovod" not in values:
+        return wanted
+    its_own = {Requirement(text).name for text in (*chosen.requirements, *more)}
+    left_out = _undeclared(f"{spec(matrix, values)} ^python@{values['python']}") - its_own
+    return [text for text in wanted if Requirement(text).name not in left_out]
+
+
+@functools.cache
+def _undeclared(text: str) -> Set[str]:
+    """Distributions that the recipe declares for other specs than ``text``."""
+    asked = specs.parse(text)
+    declared = horovod().dependencies(asked)
+    names = {specs.parse(each.arguments[0]).name for each in horovod().named("depends_on")}
+    return {name.replace("py-", "", 1) for name in names - declared}
 
 
 def spec(matrix: Matrix, values: Mapping[str, str], cuda: Optional[bool] = None) -> str:
