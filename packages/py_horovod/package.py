@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import shutil
-from typing import List
 
 from spack_repo.builtin.build_systems.cuda import CudaPackage
 from spack_repo.builtin.build_systems.python import PythonPackage
@@ -677,7 +676,7 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
             env.set("HOROVOD_GPU_ALLGATHER", library)
 
     @property
-    def plugins(self) -> List[str]:
+    def plugins(self):
         """The frameworks with a compiled plugin, of :data:`PLUGINS`."""
         chosen = set(self.spec.variants["frameworks"].value)
         if "keras" in chosen:
@@ -697,7 +696,7 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
         prefix = str(self.spec["hip"].prefix)
         return os.path.dirname(prefix) if os.path.basename(prefix) == "hip" else prefix
 
-    def flag_handler(self, name: str, flags: List[str]):
+    def flag_handler(self, name, flags):
         # https://docs.nersc.gov/development/programming-models/mpi/cray-mpich/#cuda-aware-mpi:
         # without its library MPI_Init aborts
         if self.spec.satisfies("gpu_ops=mpi ^[virtuals=mpi] cray-mpich"):
@@ -705,12 +704,12 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
         return flags, None, None
 
     @property
-    def import_modules(self) -> List[str]:
+    def import_modules(self):
         frameworks = self.spec.variants["frameworks"].value
         modules = [PLUGINS[name][2] if name in PLUGINS else name for name in frameworks]
         return ["horovod", "horovod.common", *(f"horovod.{name}" for name in modules)]
 
-    def _not_built(self) -> List[str]:
+    def _not_built(self):
         """What was asked for, and ``horovodrun --check-build`` does not list; it exits with 0
         all the same."""
         directories = [join_path(self.prefix, d) for d in (python_platlib, python_purelib)]
@@ -761,7 +760,7 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
         horovodrun = [self.prefix.bin.horovodrun, "--gloo", "-np", "2", "-H", "localhost:2"]
         self._allreduce("gloo", horovodrun)
 
-    def _allreduce(self, controller: str, launcher: List[str]) -> None:
+    def _allreduce(self, controller, launcher):
         program = join_path(self.test_suite.current_test_data_dir, "allreduce.py")
         python = self.spec["python"].command.path
         environment = {
@@ -788,7 +787,7 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
                     expected = f"rank {rank} of 2: allreduce with {module} is right"
                     assert expected in output, f"'{expected}' is not in the output:\n{output}"
 
-    def _launcher(self) -> List[str]:
+    def _launcher(self):
         """The command that starts two ranks here; empty where there is none."""
         chosen = os.environ.get("HOROVOD_TEST_LAUNCHER")
         if chosen:

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 
 import pytest
 import yaml
@@ -84,6 +85,15 @@ def test_audit_is_clean(spack, tmp_path):
     done = spack.run("audit", "packages", *OURS, log=tmp_path / "log", timeout=300)
     assert "PKG-" in done.output
     assert "issue" not in done.output
+
+
+def test_style_is_that_of_builtin(spack):
+    """`spack style` cannot be told of another repository: ruff with builtin's settings can."""
+    ruff = [sys.executable, "-m", "ruff"]
+    settings = ["--config", spack.packages / "pyproject.toml", *paths.PACKAGES.glob("*/package.py")]
+    for words in (["check"], ["format", "--check"]):
+        done = subprocess.run([*ruff, *words, *settings], capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout
 
 
 def test_recipes_without_a_source(spack, tmp_path):

@@ -42,6 +42,9 @@ def test_every_patch_says_what_why_and_where_from():
         head = patch.read_text().partition("--- a/")[0]
         for part in ("Why:", "Upstream: https://", "Versions:"):
             assert part in head, f"{patch.name} lacks '{part}'"
+        if "Commit:" in head:
+            # what upstream did as well
+            assert re.search(r"^Commit:   [0-9a-f]{40}( \(.*\))?$", head, re.MULTILINE), patch.name
     used = {directive.arguments[0] for directive in horovod.named("patch")}
     assert used == {patch.name for patch in patches}
 
