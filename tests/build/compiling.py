@@ -12,7 +12,7 @@ import subprocess
 import sys
 from typing import Dict, Iterable, List, Set
 
-from hvd import recipe
+from hvd import recipe, specs
 
 #: Below a tree; boost's parts come in addition.
 INCLUDES = (
@@ -149,15 +149,12 @@ def configure(
             includes=[str(include) for include in includes], libraries=str(stub / "lib")
         )
     )
-    flags = recipe.load("py-horovod").build_flags
-    changes = flags.build_environment(
-        flags.Selection(
-            # the sdist's directory is called horovod-<version>
-            version=tree.name.rpartition("-")[2],
-            controllers=frozenset({"gloo"}),
-            frameworks=frozenset({"pytorch"}),
-            architecture_flags="-mtune=generic",
-        )
+    horovod = recipe.load("py-horovod")
+    # the sdist's directory is called horovod-<version>
+    version = tree.name.rpartition("-")[2]
+    asked = specs.parse(f"py-horovod@{version} ~mpi+gloo frameworks=pytorch")
+    changes = horovod.build_environment(
+        horovod.complete(asked), {"cmake": "cmake"}, "-mtune=generic", jobs=1
     )
     changes["PYTHONPATH"] = str(stub.parent)
     environment = {name: value for name, value in {**os.environ, **changes}.items() if value}

@@ -90,7 +90,8 @@ def test_audit_is_clean(spack, tmp_path):
 def test_style_is_that_of_builtin(spack):
     """`spack style` cannot be told of another repository: ruff with builtin's settings can."""
     ruff = [sys.executable, "-m", "ruff"]
-    settings = ["--config", spack.packages / "pyproject.toml", *paths.PACKAGES.glob("*/package.py")]
+    settings = ["--config", spack.packages / "pyproject.toml"]
+    settings += paths.PACKAGES.glob("*/package.py")
     for words in (["check"], ["format", "--check"]):
         done = subprocess.run([*ruff, *words, *settings], capture_output=True, text=True)
         assert done.returncode == 0, done.stdout

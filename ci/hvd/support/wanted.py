@@ -26,6 +26,8 @@ _VARIANTS = {
     # so that a PyTorch for CUDA beside it, for which Horovod is built with CUDA, is refused
     "tensorflow-cpu": {"cuda": False},
 }
+#: What the checks themselves import.
+_CHECKS = {"numpy"}
 #: What no cell has.
 _NEVER = "~rocm"
 
@@ -76,7 +78,7 @@ def _undeclared(text: str) -> Set[str]:
     asked = specs.parse(text)
     declared = horovod().dependencies(asked)
     names = {specs.parse(each.arguments[0]).name for each in horovod().named("depends_on")}
-    return {name.replace("py-", "", 1) for name in names - declared}
+    return {name.replace("py-", "", 1) for name in names - declared} - _CHECKS
 
 
 def spec(matrix: Matrix, values: Mapping[str, str], cuda: Optional[bool] = None) -> str:
