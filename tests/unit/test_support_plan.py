@@ -173,7 +173,10 @@ def test_a_cell_has_what_the_recipe_declares_and_nothing_more():
         has[version] = {Requirement(text).name for text in texts}
     assert {v for v, names in has.items() if "packaging" in names} == {"0.28.1", "0.24.3"}
     assert {v for v, names in has.items() if "six" in names} == {"0.19.5"}
-    assert all({"cloudpickle", "numpy"} <= names for names in has.values())
+    assert all("cloudpickle" in names for names in has.values())
+    # the checks compare with it, and only Horovod on Spark asks for it
+    newer = wanted.requirements(matrix, {**values, "horovod": "0.28.1", "python": "3.11"})
+    assert [text for text in newer if text.startswith("numpy")]
     # TensorFlow 2.6 wants its six
     older = {**values, "framework": "tensorflow-2.6", "horovod": "0.23.0"}
     assert "six==1.15.0" in wanted.requirements(matrix, older)
