@@ -294,7 +294,7 @@ class PipEngine:
         have = externals.specs(self._externals())
         compiler = machine.compiler_name()
         have[compiler] = Spec(compiler, machine.compiler_version())
-        variants = self.recipe.complete(root).variants
+        variants = self.recipe.complete(dataclasses.replace(root, versions=version)).variants
         variants.setdefault("target", frozenset({machine.processor()}))
         self._accelerators = self._find_accelerators(variants)
         for name, library in self._accelerators.items():
@@ -370,6 +370,6 @@ class PipEngine:
     def _build_environment(self, flags: Mapping[str, str]) -> Dict[str, str]:
         environment = framework.clean_environment(self._path())
         environment.update(self.mpi.variables if self.mpi else {})
-        for name in ("CCL_ROOT", "CCL_CONFIGURATION"):  # to be set turns oneCCL on
+        for name in self.recipe.module.LEAKS:
             environment.pop(name, None)
         return {**environment, **flags}

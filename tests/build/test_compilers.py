@@ -30,7 +30,7 @@ def patched(request, py_horovod, horovod_tree):
     return tree
 
 
-@pytest.mark.parametrize("version", ["0.18.0", "0.19.5", "0.20.0", "0.28.0", "0.28.1"])
+@pytest.mark.parametrize("version", ["0.18.2", "0.19.5", "0.20.0", "0.28.0", "0.28.1"])
 def test_gloo_compiles(patched, version):
     """gloo.patch"""
     tree = patched(version)
@@ -38,7 +38,7 @@ def test_gloo_compiles(patched, version):
     assert compiling.errors(tree, [LINUX, DEVICE], "-std=c++11") == {}
 
 
-@pytest.mark.parametrize("version", ["0.18.0", "0.28.0"])
+@pytest.mark.parametrize("version", ["0.18.2", "0.28.0"])
 def test_gloo_leaves_the_kernel_the_room_that_it_had(patched, version):
     """gloo.patch: the reply of ETHTOOL_GLINKSETTINGS is the header and three masks behind it."""
     tree = patched(version)
@@ -54,7 +54,7 @@ def test_gloo_leaves_the_kernel_the_room_that_it_had(patched, version):
     assert compiling.errors(tree, ["room.cc"], "-std=c++11") == {}
 
 
-@pytest.mark.parametrize("version", ["0.18.0", "0.20.3"])
+@pytest.mark.parametrize("version", ["0.18.2", "0.20.3"])
 def test_the_pytorch_plugin_has_its_exceptions(patched, version):
     """headers.patch; compiled without CUDA, these two need nothing of PyTorch."""
     assert compiling.errors(patched(version), [READY_EVENT, CUDA_UTIL], "-std=c++14") == {}

@@ -1,4 +1,4 @@
-// A stub of IBM DDL for tests: what Horovod 0.16.4 to 0.28.1 calls, and the one operation that
+// A stub of IBM DDL for tests: what Horovod 0.18.2 to 0.28.1 calls, and the one operation that
 // every release of DDL is known to have.  IBM's own header is proprietary; this is not made from it.
 #pragma once
 
