@@ -102,7 +102,8 @@ def path_without_mpi(tmp_path_factory) -> str:
             if entry.resolve() in linked:
                 continue
             linked.add(entry.resolve())
-            links = tmp_path_factory.mktemp("programs")
+            links = tmp_path_factory.mktemp("programs") / "bin"
+            links.mkdir()
             for program in entry.iterdir():
                 if not program.name.startswith("mpi"):
                     (links / program.name).symlink_to(program)

@@ -2,10 +2,11 @@
 
 import hashlib
 import json
+import pathlib
 
 import pytest
 
-from hvd import paths
+from hvd import paths, specs
 from tests.conftest import copy_checkout
 from tests.recipes.conftest import stand_in
 
@@ -149,3 +150,22 @@ def test_another_spec_is_solved_with_the_machines_tensorflow(
     }
     # the environment itself is as it was
     assert not (checkout.root / "environments" / "local-hvd" / "spack.lock").exists()
+
+
+def test_a_source_tree_of_ones_own_is_built(solved, nodes, horovod_tree, py_horovod, tmp_path):
+    """`spack develop`; last, as it changes the environment."""
+    checkout = solved[1]
+    tree = horovod_tree("0.28.1", *py_horovod.patches(specs.parse("py-horovod@0.28.1")))
+    done = checkout.shell(
+        f". {checkout.root}/.hvd/setup-env.sh && spack env activate local-hvd"
+        f" && spack develop --no-clone --path {tree} py-horovod@0.28.1"
+        " && spack concretize --force --fresh"
+        f" && spack python {pathlib.Path(__file__).with_name('describe_build.py')}"
+    )
+    assert done.returncode == 0, done.stdout
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert said["variables"]["HOROVOD_WITH_PYTORCH"] == "1"
+    lock = json.loads((checkout.root / "environments/local-hvd/spack.lock").read_text())
+    (horovod,) = [n for n in lock["concrete_specs"].values() if n["name"] == "py-horovod"]
+    assert horovod["parameters"]["dev_path"] == str(tree)
+    assert horovod["version"] == "0.28.1" and horovod["parameters"]["frameworks"] == ["pytorch"]
