@@ -123,6 +123,47 @@ def test_what_a_site_sets_does_not_leak_in(monkeypatch):
     assert "HOROVOD_GPU_OPERATIONS" not in variables
 
 
+CHECK_BUILD = """\
+Horovod v0.28.1:
+
+Available Frameworks:
+    [ ] TensorFlow
+    [X] PyTorch
+    [ ] MXNet
+
+Available Controllers:
+    [X] MPI
+    [X] Gloo
+
+Available Tensor Operations:
+    [ ] NCCL
+    [ ] DDL
+    [ ] CCL
+    [X] MPI
+    [X] Gloo
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "output", "wrong"),
+    [
+        ("", CHECK_BUILD, []),
+        ("", CHECK_BUILD.replace("[X] Gloo", "[ ] Gloo"), ["without gloo"]),
+        ("~gloo", CHECK_BUILD, ["with gloo"]),
+        ("frameworks:=pytorch,keras", CHECK_BUILD, ["without tensorflow"]),
+        (f"{CUDA}", CHECK_BUILD, ["without nccl"]),
+        ("", CHECK_BUILD.replace("0.28.1", "0.28.0"), ["not as version 0.28.1"]),
+        # listed though its plugin cannot be loaded
+        ("", f"Extension horovod.torch has not been built: x\n{CHECK_BUILD}", ["without pytorch"]),
+    ],
+)
+def test_what_was_built_is_compared_with_what_was_asked_for(text, output, wrong):
+    package = RECIPE.module.PyHorovod()
+    spec = RECIPE.complete(specs.parse(f"py-horovod@0.28.1 {text}"))
+    package.spec = recipe._ConcreteSpec(spec, PREFIXES)
+    assert package._differences(output) == wrong
+
+
 class Unset(recipe._Variables):
     """Also what is taken away."""
 
