@@ -68,6 +68,12 @@ REFUSED = {
     "@0.18.2+ddl target=x86_64": "use target=power8le or target=power9le",
     "+cuda cuda_arch=80 ~nccl": "use +nccl, gpu_ops=mpi or ~cuda",
     "+ccl+cuda": "has the variant 'ccl' only with @0.21.1: +mpi~cuda~rocm",
+    "@0.21.0 +ccl": "has the variant 'ccl' only with @0.21.1: +mpi~cuda~rocm",
+    "+ccl~mpi": "has the variant 'ccl' only with",
+    "+ddl~cuda": "has the variant 'ddl' only with +cuda gpu_ops=none",
+    # the two deadlock
+    "+nccl gpu_ops=mpi +cuda cuda_arch=80": "has the variant 'nccl' only with",
+    "gpu_ops=mpi~cuda~rocm": "has the variant 'gpu_ops' only with +cuda or +rocm",
     "^py-torch+cuda": "depends on py-torch~cuda, but there is py-torch+cuda",
     "@1.0": "the recipe has no py-horovod@1.0",
 }
