@@ -73,7 +73,7 @@ REFUSED = {
     "+ddl~cuda": "has the variant 'ddl' only with +cuda gpu_ops=none",
     # the two deadlock
     "+nccl gpu_ops=mpi +cuda cuda_arch=80": "has the variant 'nccl' only with",
-    "gpu_ops=mpi~cuda~rocm": "has the variant 'gpu_ops' only with +cuda or +rocm",
+    "~cuda~rocm gpu_ops=mpi": "has the variant 'gpu_ops' only with +cuda or +rocm",
     "^py-torch+cuda": "depends on py-torch~cuda, but there is py-torch+cuda",
     "@1.0": "the recipe has no py-horovod@1.0",
 }
