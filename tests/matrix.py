@@ -29,6 +29,7 @@ def cell(**values: str) -> Cell:
         "operations": "default",
         "cmake": "cmake-3",
         "compiler": "system",
+        "engine": "pip",
     }
     return Cell(**{**usual, **values})
 

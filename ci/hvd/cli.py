@@ -16,6 +16,7 @@ from hvd import (
     cli_check,
     cli_ci,
     cli_container,
+    cli_debian,
     cli_diff,
     cli_doctor,
     cli_kernel,
@@ -193,6 +194,7 @@ app.add_typer(cli_cache.app, name="cache")
 app.command(name="check", context_settings={"allow_extra_args": True})(cli_check.check)
 app.add_typer(cli_ci.app, name="ci")
 app.command(name="container")(cli_container.container)
+app.command(name="debian", context_settings={"allow_extra_args": True})(cli_debian.run)
 app.command(name="diff")(cli_diff.diff)
 app.command(name="doctor")(cli_doctor.doctor)
 app.command(name="kernel")(cli_kernel.install_kernel)

@@ -42,6 +42,9 @@ def matrix(
     examples: bool = typer.Option(
         False, "--examples", help="Run the examples of cells that pass, on one rank and on two."
     ),
+    upstream_tests: bool = typer.Option(
+        False, "--upstream-tests", help="Run Horovod's own tests in cells that pass."
+    ),
     cuda: bool = typer.Option(
         False, "--cuda", help="Take frameworks for CUDA where there may be no other: gigabytes."
     ),
@@ -72,13 +75,15 @@ def matrix(
     cells = driver.shard(driver.chosen(planned, filters or []), shard)
     if not cells:
         raise HvdError("no cell is left by --filter and --shard", "list them: ./hvd matrix --list")
-    held = [c for c in cells if driver.current(asked, c, found, earlier, examples)]
+    options = runner.Options(
+        jobs or machine.cores(), float(limit * _MINUTE), upstream_tests, examples
+    )
+    held = [each for each in cells if driver.current(asked, each, found, earlier, options)]
     if listed:
         _list(cells, held, earlier)
         return
     todo = [each for each in cells if not (resume and each in held)]
     _announce(todo, len(cells) - len(todo), found, list(earlier.values()))
-    options = runner.Options(jobs or machine.cores(), float(limit * _MINUTE), examples)
     results = driver.run(asked, todo, found, options)
     if len(cells) == len(planned):
         result.forget({each.cell.id for each in planned})

@@ -22,6 +22,7 @@ from hvd.spack import Sources
 
 #: Seconds for one `spack install`; a GPU stack from source takes hours.
 _INSTALL_TIMEOUT = 24 * 3600
+_MPIS = ("openmpi", "mpich", "intel-mpi")
 #: Asks what the environment runs with.
 _BUILT = pathlib.Path(__file__).with_name("spack_built.py")
 
@@ -220,7 +221,7 @@ class SpackEngine:
         names = {**externals.FRAMEWORKS, "python": "Python"}
         found = {"Horovod": nodes[HOROVOD]["version"]}
         found.update({names[n]: nodes[n]["version"] for n in names if n in nodes})
-        for package in ("openmpi", "mpich", "gcc", "llvm", "cmake", "cuda", "nccl"):
+        for package in (*_MPIS, "gcc", "llvm", "cmake", "cuda", "nccl"):
             if package in nodes:
                 found[package] = nodes[package]["version"]
         found["Spack"] = f"{self.spack.pair.spack.version} ({self.spack.pair.spack.commit[:12]})"

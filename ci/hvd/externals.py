@@ -18,7 +18,7 @@ from typing import Any, Dict, List, Mapping, Optional
 import yaml
 
 from hvd import mpi as mpi_module
-from hvd import probe
+from hvd import paths, probe, stamp
 from hvd.environment import Environment
 from hvd.errors import HvdError
 from hvd.files import write_atomically
@@ -88,7 +88,33 @@ def ask(python: str, environment: Optional[Mapping[str, str]] = None) -> Dict[st
             f"{python} has {name} but cannot import it: {problem}",
             "load the modules that it needs first, or remove the broken installation",
         )
+    for item in found["distributions"].values():
+        item["prefix"] = _prefix(item, found["python"])
     return found
+
+
+def _prefix(item: Mapping[str, str], python: Mapping[str, str]) -> str:
+    """The prefix below which Spack finds a distribution.
+
+    Debian's packages are in ``/usr/lib/python3/dist-packages``, and Spack looks for all of an
+    interpreter in the directory that the interpreter names for what pip installs: so it is given
+    a prefix that leads there.
+    https://www.debian.org/doc/packaging-manuals/python-policy/#module-path
+
+    Args:
+        item: a distribution as ``hvd.probe`` says it.
+        python: the interpreter.
+    """
+    directory, usual = pathlib.Path(item["directory"]), pathlib.Path(python["platlib"])
+    if not item["prefix"] or directory.parts[-2:] == usual.parts[-2:]:
+        return item["prefix"]
+    below = usual.relative_to(python["prefix"])
+    prefix = paths.STATE / "prefixes" / stamp.of(str(directory), str(below))[:8]
+    link = prefix / below
+    link.parent.mkdir(parents=True, exist_ok=True)
+    if not link.is_symlink():
+        link.symlink_to(directory)
+    return str(prefix)
 
 
 def specs(section: Mapping[str, Any]) -> Dict[str, Spec]:

@@ -96,6 +96,7 @@ class Versions:
     pairs: Tuple[Pair, ...]
     framework: Framework
     container: Container
+    debian: Mapping[str, Tuple[str, ...]]
 
     def pair(self, name: str) -> Pair:
         """The pair called ``name``.
@@ -129,6 +130,7 @@ def load(path: pathlib.Path = VERSIONS) -> Versions:
             pairs=tuple(_pair(entry) for entry in data["pairs"]),
             framework=_framework(data["framework"]),
             container=_container(data["container"]),
+            debian={suite: tuple(names) for suite, names in data["debian"].items()},
         )
     except OSError as error:
         raise HvdError(f"{shorten(path)}: {error.strerror}", "restore it from git") from error

@@ -17,25 +17,28 @@ except ImportError:  # Python 3.6 and 3.7
 
 
 def distributions():
-    """Version and installation prefix of every distribution that this interpreter can import."""
+    """Version and place of every distribution that this interpreter can import."""
     found = {}
+
+    def add(name, version, directory):
+        directory = os.path.abspath(str(directory))
+        place = {"prefix": prefix_of(directory), "directory": directory}
+        found.setdefault(name.lower().replace("_", "-"), dict(place, version=version))
+
     if metadata is not None:
         for item in metadata.distributions():
-            name = (item.metadata["Name"] or "").lower().replace("_", "-")
-            if name and name not in found:
-                found[name] = {"version": item.version, "prefix": prefix_of(item.locate_file(""))}
+            if item.metadata["Name"]:
+                add(item.metadata["Name"], item.version, item.locate_file(""))
     else:
         import pkg_resources
 
         for item in pkg_resources.working_set:
-            name = item.project_name.lower().replace("_", "-")
-            found[name] = {"version": item.version, "prefix": prefix_of(item.location)}
+            add(item.project_name, item.version, item.location)
     return found
 
 
-def prefix_of(site_packages):
-    """The prefix that ``site_packages`` belongs to: .../lib/python3.11/site-packages."""
-    directory = os.path.abspath(str(site_packages))
+def prefix_of(directory):
+    """The prefix that ``directory`` belongs to: .../lib/python3.11/site-packages."""
     while os.path.basename(directory) not in ("lib", "lib64", ""):
         directory = os.path.dirname(directory)
     return os.path.dirname(directory) if os.path.basename(directory) else ""

@@ -115,6 +115,8 @@ class Spack:
                 "source_cache": str(cache / "downloads"),
                 "misc_cache": str(indices.directory(self.pair.name)),
                 "build_jobs": jobs,
+                # for who has set a place for it
+                "ccache": bool(os.environ.get("CCACHE_DIR") and shutil.which("ccache")),
             },
             # leave out of a solve what packages.yaml rules out
             "concretizer": {"static_analysis": True},

@@ -126,6 +126,25 @@ def test_a_framework_that_cannot_be_imported_is_an_error(tmp_path):
     assert "has torch but cannot import it: ImportError: libcudart.so.12" in caught.value.message
 
 
+def test_a_distribution_of_debian_has_a_prefix_where_spack_finds_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(externals.paths, "STATE", tmp_path / "state")
+    packages = tmp_path / "usr" / "lib" / "python3" / "dist-packages"
+    for name in ("planted", "planted_beside"):
+        (packages / f"{name}-1.2.dist-info").mkdir(parents=True)
+        metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.2\n"
+        (packages / f"{name}-1.2.dist-info" / "METADATA").write_text(metadata)
+    asked = externals.ask(sys.executable, {"PYTHONPATH": str(packages)})
+    have = asked["distributions"]
+    prefix = pathlib.Path(have["planted"]["prefix"])
+    assert have["planted-beside"]["prefix"] == str(prefix)
+    python = asked["python"]
+    below = pathlib.Path(python["platlib"]).relative_to(python["prefix"])
+    assert (prefix / below).resolve() == packages
+    # what is where the interpreter has its own stays
+    assert have["pytest"]["prefix"] == python["prefix"]
+    assert externals.ask(sys.executable, {"PYTHONPATH": str(packages)}) == asked
+
+
 def test_no_such_interpreter():
     with pytest.raises(HvdError) as caught:
         externals.ask("/no/such/python")

@@ -61,7 +61,7 @@ def test_nothing_is_written_that_is_not_as_the_schema_says(tmp_path):
     [
         (lambda data: data.pop("spec"), "key 'spec' is missing"),
         (lambda data: data.update(colour="red"), "key 'colour' is unknown"),
-        (lambda data: data.update(format=2), "key 'format'"),
+        (lambda data: data.update(format=1), "key 'format'"),
         (lambda data: data["cell"].update(mpi="mpich-4"), "key 'cell' is that of 0.28.1_py"),
     ],
 )

@@ -54,7 +54,7 @@ class Run:
         self.log = log
         self.command, self.environment = [], {}
 
-    def venv(self, name, python, wanted, pip, log):
+    def venv(self, name, python, wanted, pip, log, system=False):
         if self.pip:
             raise CommandFailed("pip install", 1, self.pip, log, 1.0)
         return log.parent / name
@@ -276,20 +276,25 @@ def test_resume_takes_a_result_that_was_made_from_the_same():
     planned = Planned(CELL)
     inputs = driver.wanted.inputs(matrix, CELL, made.HERE)
 
-    def holds(came):
-        return driver.current(matrix, planned, made.HERE, {CELL.id: came})
+    def holds(came, **more):
+        options = runner.Options(**more)
+        return driver.current(matrix, planned, made.HERE, {CELL.id: came}, options)
 
     assert holds(made.result("passed", inputs=inputs))
     assert holds(made.result("failed", inputs=inputs))
     assert not holds(made.result("passed", inputs="other"))
     assert not holds(made.result("skipped", inputs=inputs))
-    assert not driver.current(matrix, planned, made.HERE, {})
+    assert not driver.current(matrix, planned, made.HERE, {}, OPTIONS)
     # with --examples, one without them is tried again
     came = made.result("passed", inputs=inputs, distributions={"torch": "2.13.0+cpu"})
     for rates, held in (({}, False), ({"pytorch": {"1": 10.0, "2": 19.0}}, True)):
-        earlier = {CELL.id: dataclasses.replace(came, examples=rates)}
-        assert driver.current(matrix, planned, made.HERE, earlier, with_examples=True) == held
-        assert driver.current(matrix, planned, made.HERE, earlier)
+        before = dataclasses.replace(came, examples=rates)
+        assert holds(before, examples=True) == held
+        assert holds(before)
+    # and so with --upstream-tests
+    assert not holds(came, upstream_tests=True)
+    counts = {"test_torch.py, mpirun": {"passed": 99, "failed": 2, "skipped": 6}}
+    assert holds(dataclasses.replace(came, upstream=counts), upstream_tests=True)
 
 
 def test_an_estimate_says_what_it_is_taken_from():
@@ -352,7 +357,7 @@ def test_what_was_built_is_found_beside_its_bill_of_materials(tmp_path):
     content = {"variables": {"PATH": str(python.parent), "VIRTUAL_ENV": "x"}}
     (tmp_path / "built" / "local-hvd-63193a2-pip.json").write_text(json.dumps(content))
     (tmp_path / "built" / "local-hvd-63193a2-pip.cdx.json").write_text("{}")
-    target = examples.built(tmp_path)
+    target = examples.built(tmp_path, "pip")
     assert target.python == python
     assert target.environment["VIRTUAL_ENV"] == "x"
 

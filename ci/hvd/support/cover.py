@@ -24,12 +24,13 @@ def covering(
         axes: the values of each axis.
         possible: of whole combinations and of their beginnings; what it says of a beginning
             holds for all that begins so.
-        given: combinations that are tried in any case.
+        given: combinations that are tried in any case; those of other values count for nothing.
 
     Returns:
         The combinations beside the given ones, and the pairs that no possible one has.
     """
     # a value alone says nothing, and the library wants two axes with something to choose
+    given = [row for row in given if _within(row, axes)]
     free = {axis: values for axis, values in axes.items() if len(values) > 1}
     if any(not values for values in axes.values()):
         return [], []
@@ -41,7 +42,7 @@ def covering(
         def allowed(row: Sequence[str]) -> bool:
             return possible({**fixed, **dict(zip(names, row))})
 
-        before = [[row[axis] for axis in names] for row in given if _within(row, axes)]
+        before = [[row[axis] for axis in names] for row in given]
         found = AllPairs(list(free.values()), filter_func=allowed, previously_tested=before)
         rows = [{**fixed, **dict(zip(names, row))} for row in found]
     have = {pair for row in (*rows, *given) for pair in pairs(row)}
@@ -64,7 +65,7 @@ def adding(
         given: combinations that are tried in any case.
         others: combinations of any values; those that are none of ``axes`` are left out.
     """
-    have = {pair for row in given for pair in pairs(row)}
+    have = {pair for row in given if _within(row, axes) for pair in pairs(row)}
     found = []
     for row in others:
         new = set(pairs(row)) - have

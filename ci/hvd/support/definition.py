@@ -13,11 +13,17 @@ from packaging.specifiers import SpecifierSet
 from hvd import pins, schema
 from hvd.errors import HvdError
 from hvd.paths import ROOT, shorten
+from hvd.pins import Pin
 
 FILE = ROOT / "ci" / "matrix.yaml"
 SCHEMA = pathlib.Path(__file__).with_name("matrix.schema.json")
 #: The axes, in the order in which a cell's name has their values.
-AXES = ("horovod", "framework", "python", "mpi", "controllers", "operations", "cmake", "compiler")
+AXES = (
+    *("horovod", "framework", "python", "mpi", "controllers", "operations", "cmake", "compiler"),
+    "engine",
+)
+#: The value of ``engine`` of a cell that Spack does not build; the others are pairs.
+PIP = "pip"
 #: The value of ``mpi`` and ``compiler`` that is taken from PATH.
 SYSTEM = "system"
 #: The value of ``mpi`` of a cell whose controllers do without.
@@ -38,6 +44,7 @@ class Cell:
     operations: str
     cmake: str
     compiler: str
+    engine: str
 
     @property
     def id(self) -> str:
@@ -60,6 +67,7 @@ class Framework:
         pins: sets of ``ci/versions.yaml``; empty where it has ``requirements`` of its own.
         requirements: what pip is asked for, without what every framework needs.
         cuda: the Pythons for which there may be a build for CUDA alone; None where for none.
+        system: it is the interpreter's own, of the operating system's packages.
     """
 
     frameworks: Tuple[str, ...]
@@ -67,6 +75,7 @@ class Framework:
     pins: Tuple[str, ...]
     requirements: Tuple[str, ...]
     cuda: Optional[SpecifierSet]
+    system: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,6 +114,23 @@ class Cause:
 
 
 @dataclasses.dataclass(frozen=True)
+class Upstream:
+    """Horovod's own tests of operations on several ranks.
+
+    Args:
+        sources: the commit of each release that is tested so.
+        requirements: what the tests import beside the framework.
+        files: the test files of each framework.
+        failing: why a test fails that is known to, by ``file::class::test``.
+    """
+
+    sources: Mapping[str, Pin]
+    requirements: Tuple[str, ...]
+    files: Mapping[str, Tuple[str, ...]]
+    failing: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
 class Matrix:
     """The whole file.
 
@@ -115,6 +141,7 @@ class Matrix:
         base_python, base: what every framework needs, for the Pythons that it is for.
         pip: the pip to install with, by Python.
         cuda: the variants of a build with a framework for CUDA.
+        upstream: Horovod's own tests.
         blocks: axis to values, by block; every axis is in each.
         must: parts of cells that are tried in any case.
         expected: cells that are known to fail.
@@ -131,6 +158,7 @@ class Matrix:
     base: Tuple[str, ...]
     pip: Mapping[str, str]
     cuda: str
+    upstream: Upstream
     blocks: Mapping[str, Mapping[str, Tuple[str, ...]]]
     must: Tuple[Mapping[str, str], ...]
     expected: Tuple[Expected, ...]
@@ -153,7 +181,8 @@ def load(file: pathlib.Path = FILE) -> Matrix:
     """
     data = schema.load(file, SCHEMA)
     axes = data["axes"]
-    names = {axis: tuple(axes[axis]) for axis in AXES}
+    engines = (PIP, *(pair.name for pair in pins.versions().pairs))
+    names = {axis: tuple(axes[axis]) if axis in axes else engines for axis in AXES}
     for place, axis, value in _named(data):
         if value not in names[axis]:
             raise HvdError(
@@ -177,6 +206,7 @@ def load(file: pathlib.Path = FILE) -> Matrix:
         base=tuple(data["base"]["requirements"]),
         pip=dict(data["pip"]),
         cuda=data["cuda"]["variants"],
+        upstream=_upstream(data["upstream"]),
         blocks={name: _block(block, names) for name, block in data["blocks"].items()},
         must=tuple(data["must"]),
         expected=tuple(Expected(**entry) for entry in data["expected"]),
@@ -214,6 +244,16 @@ def _framework(entry: Mapping[str, Any]) -> Framework:
         pins=tuple(chosen),
         requirements=tuple(entry.get("requirements", ())),
         cuda=SpecifierSet(entry["cuda"]) if "cuda" in entry else None,
+        system=entry.get("system", False),
+    )
+
+
+def _upstream(entry: Mapping[str, Any]) -> Upstream:
+    return Upstream(
+        sources={v: Pin(f"v{v}", commit) for v, commit in entry["sources"].items()},
+        requirements=tuple(entry["requirements"]),
+        files={name: tuple(files) for name, files in entry["files"].items()},
+        failing=dict(entry["failing"]),
     )
 
 

@@ -13,7 +13,7 @@ import rich.progress
 from hvd import console, lock, paths, process
 from hvd.errors import HvdError
 from hvd.report.text import duration, plural
-from hvd.support import examples, result, runner, wanted
+from hvd.support import examples, result, runner, upstream, wanted
 from hvd.support.definition import AXES, Cell, Matrix
 from hvd.support.here import Here
 from hvd.support.plan import Planned
@@ -79,7 +79,7 @@ def current(
     planned: Planned,
     here: Here,
     earlier: Dict[str, Result],
-    with_examples: bool = False,
+    options: Options,
 ) -> bool:
     """Whether an earlier result of the cell still holds: it was made from the same.
 
@@ -88,14 +88,17 @@ def current(
         planned: the cell.
         here: the machine.
         earlier: results by the cell's name.
-        with_examples: one that passed, and whose examples were not run, does not.
+        options: one that passed, and of which these ask for more than was run, does not.
     """
     before = earlier.get(planned.cell.id)
     if before is None or before.result not in TRIED:
         return False
-    if with_examples and before.result == "passed":
-        frameworks = matrix.frameworks[planned.cell.framework].frameworks
+    frameworks = matrix.frameworks[planned.cell.framework].frameworks
+    if options.examples and before.result == "passed":
         if set(examples.chosen(frameworks, before.distributions)) - set(before.examples):
+            return False
+    if options.upstream_tests and before.result == "passed" and not before.upstream:
+        if upstream.suite(matrix.upstream, planned.cell.horovod, frameworks):
             return False
     return before.inputs == wanted.inputs(matrix, planned.cell, here)
 

@@ -36,10 +36,10 @@ _OPTIONS = {"pytorch": ("--workers", "0")}
 _TIMEOUT = 300
 
 
-def built(state: pathlib.Path) -> Target:
-    """The Horovod that was built in the directory ``state``, and what it runs in."""
+def built(state: pathlib.Path, engine: str) -> Target:
+    """The Horovod that ``engine`` built in the directory ``state``, and what it runs in."""
     # its bill of materials is beside it
-    (file,) = (state / "built").glob("*-pip.json")
+    (file,) = (state / "built").glob(f"*-{engine}.json")
     variables = {**framework.clean_environment(), **json.loads(file.read_text())["variables"]}
     python = shutil.which("python", path=variables["PATH"])
     return Target(pathlib.Path(python or "python"), variables)

@@ -15,6 +15,9 @@ from hvd import mpi as mpi_module
 from hvd.mpi import Mpi
 from hvd.support.definition import SYSTEM, Matrix
 
+#: The C++ compiler of each kind.
+CXX = {"gcc": "g++", "clang": "clang++"}
+
 
 @dataclasses.dataclass(frozen=True)
 class Here:
@@ -56,6 +59,8 @@ class Here:
         if compiler and compiler not in self.compilers:
             return f"{_program(compiler)} is not on PATH"
         chosen = matrix.frameworks[name] if name else None
+        if chosen and chosen.system and python and not _imports_torch(self.pythons[python]):
+            return f"{name}: the operating system's Python {python} has no PyTorch"
         if chosen and "spark" in chosen.frameworks and not self.java:
             return f"{name}: java is not on PATH"
         if chosen and python and chosen.cuda is not None and python in chosen.cuda:
@@ -87,6 +92,13 @@ def look(matrix: Matrix, cuda: bool) -> Here:
         cuda=not reason,
         no_cuda=reason,
     )
+
+
+@functools.cache
+def _imports_torch(python: str) -> bool:
+    ask = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
+    command = [python, "-I", "-c", ask]
+    return subprocess.run(command, capture_output=True, timeout=60).returncode == 0
 
 
 @functools.cache
@@ -123,4 +135,5 @@ def ccache_version(path: str) -> str:
 
 
 def _program(compiler: str) -> str:
-    return "c++" if compiler == SYSTEM else compiler.replace("gcc", "g++")
+    kind, _, version = compiler.partition("-")
+    return "c++" if compiler == SYSTEM else f"{CXX[kind]}-{version}"

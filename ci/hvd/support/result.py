@@ -12,7 +12,7 @@ from hvd.paths import ROOT, shorten
 from hvd.support.definition import Cell
 
 #: Raised whenever a field is added, removed or changes its meaning.
-FORMAT = 1
+FORMAT = 2
 DIRECTORY = ROOT / "docs" / "matrix"
 SCHEMA = pathlib.Path(__file__).with_name("result.schema.json")
 #: Results that took a build; the others can be had again at no cost.
@@ -32,6 +32,7 @@ class Result:
     versions: Dict[str, str] = dataclasses.field(default_factory=dict)
     distributions: Dict[str, str] = dataclasses.field(default_factory=dict)
     checks: Dict[str, bool] = dataclasses.field(default_factory=dict)
+    upstream: Dict[str, Dict[str, int]] = dataclasses.field(default_factory=dict)
     examples: Dict[str, Dict[str, float]] = dataclasses.field(default_factory=dict)
     seconds: Dict[str, float] = dataclasses.field(default_factory=dict)
     compiler_cache: str = ""

@@ -5,22 +5,28 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import pathlib
+import shlex
 import shutil
 import sys
 import time
 from typing import Any, Callable, Dict, List, Optional
 
-from hvd import machine, mpi, paths, process, stamp
+from hvd import machine, mpi, paths, process, spack, stamp
+from hvd.environment import HOROVOD
 from hvd.errors import CommandFailed, HvdError
 from hvd.report import RunReport
-from hvd.support import cause, examples, toolchain, venvs, wanted
-from hvd.support.definition import NONE, SYSTEM, Cell, Matrix
+from hvd.spack import Sources
+from hvd.support import cause, examples, toolchain, upstream, venvs, wanted
+from hvd.support.definition import NONE, PIP, SYSTEM, Cell, Matrix
 from hvd.support.here import Here, ccache_version
 from hvd.support.plan import Planned
 from hvd.support.result import Result
 
 #: Everything of the matrix but its results.
 STATE = paths.STATE / "matrix"
+#: Parts of a cell, as its result names them.
+_SPACK_TEST, _UPSTREAM = "spack test", "upstream tests"
+_SPACK_TEST_RUN = "spack test run"
 _ASK_CUDA = "import torch; print('CUDA:', torch.version.cuda or '')"
 
 
@@ -31,11 +37,13 @@ class Options:
     Args:
         jobs: parallel compile jobs.
         limit: seconds that a cell's ``./hvd run`` may take.
+        upstream_tests: run Horovod's own tests as well.
         examples: run the examples as well.
     """
 
     jobs: int = 1
     limit: float = 3600.0
+    upstream_tests: bool = False
     examples: bool = False
 
 
@@ -110,6 +118,7 @@ class _Attempt:
         self.log = log(cell)
         self.state = state(cell)
         self.values = dataclasses.asdict(cell)
+        self.engine = "pip" if cell.engine == PIP else "spack"
         self.result = Result(
             cell,
             "passed",
@@ -136,7 +145,10 @@ class _Attempt:
             wanted.requirements(matrix, self.values),
             self.here.pythons[cell.python],
             matrix.pip.get(cell.python, ""),
+            system=matrix.frameworks[cell.framework].system,
         )
+        if cell.engine != PIP:
+            spack.locate(Sources(pair=cell.engine), self.log)
         self.first = [self._venv(cell.cmake, [matrix.cmakes[cell.cmake]]) / "bin"]
         self.mpi = self.here.mpi if cell.mpi == SYSTEM else None
         if cell.mpi not in (NONE, SYSTEM):
@@ -148,7 +160,7 @@ class _Attempt:
         self.result.distributions = venvs.distributions(self.python)
         self.result.seconds["frameworks"] = time.monotonic() - begin
         cuda = self._cuda()
-        self.spec = wanted.spec(matrix, self.values, cuda)
+        self.spec = wanted.asked(matrix, cell, self.here, cuda)
         self.result.spec = wanted.concrete(matrix, self.values, self.here, cuda)
         if cuda and not self.here.cuda:
             self.end("skipped", f"pip had a build for CUDA of {cell.framework} alone")
@@ -156,11 +168,18 @@ class _Attempt:
     def perform(self, keep: Callable[[Result], object]) -> None:
         """Run the stages, and see what came of them."""
         stamp.clear(self.state)
-        command: List[object] = [sys.executable, "-m", "hvd", "run", "--engine", "pip"]
+        command: List[object] = [sys.executable, "-m", "hvd", "run", "--engine", self.engine]
+        if self.cell.engine != PIP:
+            command += ["--pair", self.cell.engine]
         command += ["--spec", self.spec, "--python", self.python / "bin" / "python"]
         command += ["--jobs", self.options.jobs]
         environment = toolchain.environment(
-            self.here, self.cell.compiler, self.first, self.mpi, self.state
+            self.here,
+            self.cell.compiler,
+            self.first,
+            self.mpi,
+            self.state,
+            by_spack=self.cell.engine != PIP,
         )
         ending: Optional[CommandFailed] = None
         try:
@@ -174,17 +193,27 @@ class _Attempt:
             self._fail(ending, report)
         elif foreign := self._foreign():
             self.end("failed", foreign, stage="build")
-        elif self.options.examples:
+        else:
             keep(self.result)
-            self._examples()
+            if self.cell.engine != PIP:
+                self._spack_test(environment)
+            if self.options.upstream_tests:
+                self._upstream()
+            if self.options.examples:
+                self._examples()
         if self.result.result == "passed":
             # of the others, sources and logs are of use
             shutil.rmtree(self.state, ignore_errors=True)
 
     def _venv(
-        self, name: str, requirements: List[str], python: str = sys.executable, pip: str = ""
+        self,
+        name: str,
+        requirements: List[str],
+        python: str = sys.executable,
+        pip: str = "",
+        system: bool = False,
     ) -> pathlib.Path:
-        return venvs.make(name, python, requirements, pip, self.log)
+        return venvs.make(name, python, requirements, pip, self.log, system)
 
     def _cuda(self) -> bool:
         """Whether the framework that pip has found is one for CUDA."""
@@ -214,7 +243,7 @@ class _Attempt:
             wanted[self.mpi.package] = self.mpi.version
         name, _, major = self.cell.compiler.partition("-")
         if major:
-            wanted[name] = f"{major}."
+            wanted[{"clang": "llvm"}.get(name, name)] = f"{major}."
         for program, version in wanted.items():
             found = self.result.versions.get(program, "none")
             if not found.startswith(version):
@@ -255,11 +284,46 @@ class _Attempt:
             sink.write(text)
         return text
 
+    def _spack_test(self, environment: Dict[str, str]) -> None:
+        """What a user would type after sourcing the script that ``./hvd setup`` makes."""
+        begin = time.monotonic()
+        (directory,) = (self.state / "environments").iterdir()
+        script = self.state / "setup-env.sh"
+        shell = f". {shlex.quote(str(script))} && spack -e {shlex.quote(str(directory))}"
+        command = ["bash", "-c", f"{shell} test run {HOROVOD}"]
+        try:
+            process.run(command, log=self.log, env=environment, timeout=self.options.limit)
+        except HvdError as error:
+            text = getattr(error, "tail", "")
+            reason, known = cause.find(self.matrix.causes, text, error.message)
+            self.end("failed", reason, known, _SPACK_TEST)
+        self.result.checks[_SPACK_TEST_RUN] = self.result.result == "passed"
+        self.result.seconds[_SPACK_TEST] = time.monotonic() - begin
+
+    def _upstream(self) -> None:
+        """Horovod's own tests, on two ranks over each controller."""
+        frameworks = self.matrix.frameworks[self.cell.framework].frameworks
+        suite = upstream.suite(self.matrix.upstream, self.cell.horovod, frameworks)
+        if not suite:
+            return
+        begin = time.monotonic()
+        controllers = self.matrix.controllers[self.cell.controllers].variants
+        target = examples.built(self.state, self.engine)
+        try:
+            for name, counts in upstream.run(suite, target, controllers, self.state, self.log):
+                self.result.upstream[name] = counts.numbers
+                if counts.unexpected:
+                    first = f"{name}: {counts.unexpected[0]} failed"
+                    self.end("failed", first, stage=_UPSTREAM)
+        except HvdError as error:
+            self.end("failed", error.message, stage=_UPSTREAM)
+        self.result.seconds[_UPSTREAM] = time.monotonic() - begin
+
     def _examples(self) -> None:
         begin = time.monotonic()
         frameworks = self.matrix.frameworks[self.cell.framework].frameworks
         controllers = self.matrix.controllers[self.cell.controllers].variants
-        target = examples.built(self.state)
+        target = examples.built(self.state, self.engine)
         rates: Dict[str, Dict[str, float]] = {}
         try:
             for name in examples.chosen(frameworks, self.result.distributions):

@@ -9,7 +9,7 @@ from typing import Dict, List, Optional
 from hvd import framework, mpi, paths
 from hvd.mpi import Mpi
 from hvd.support.definition import SYSTEM
-from hvd.support.here import Here
+from hvd.support.here import CXX, Here
 
 #: Of the caller's shell, and would change a build behind the matrix' back.
 _FOREIGN = ("CC", "CXX", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "OPAL_PREFIX", "I_MPI_ROOT")
@@ -23,6 +23,7 @@ def environment(
     first: List[pathlib.Path],
     library: Optional[Mpi],
     state: pathlib.Path,
+    by_spack: bool = False,
 ) -> Dict[str, str]:
     """The whole environment of a cell's ``./hvd run``.
 
@@ -32,8 +33,9 @@ def environment(
         first: directories of programs that come first on PATH.
         library: the MPI among them.
         state: the directory of the cell's builds.
+        by_spack: Spack finds compilers by their own names, and calls ccache itself.
     """
-    path = mpi.search_path([*first, *_compilers(here, compiler)])
+    path = mpi.search_path([*first, *(() if by_spack else _compilers(here, compiler))])
     variables = framework.clean_environment(path)
     for name in _FOREIGN:
         variables.pop(name, None)
@@ -46,8 +48,9 @@ def environment(
         if found:
             variables["MPI4PY_LIBMPI"] = str(found[0])
     if here.ccache:
-        # the same sources are compiled in another directory by each cell
+        # Spack is told so by it: see hvd.spack.Spack.configure
         variables["CCACHE_DIR"] = str(paths.cache() / "ccache")
+        # the same sources are compiled in another directory by each cell
         variables["CCACHE_BASEDIR"] = str(state)
         variables["CCACHE_NOHASHDIR"] = "1"
         variables["CCACHE_SLOPPINESS"] = "time_macros,include_file_mtime,include_file_ctime"
@@ -60,7 +63,9 @@ def _compilers(here: Here, compiler: str) -> List[pathlib.Path]:
     base = paths.STATE / "matrix" / "compilers"
     if compiler != SYSTEM:
         cxx = here.compilers[compiler]
-        real = {"c++": cxx, "cc": cxx.replace("g++", "gcc")}
+        kind = compiler.partition("-")[0]
+        cc = kind.join(cxx.rsplit(CXX[kind], 1))
+        real = {"c++": cxx, "cc": cc}
         links = {name: real[kind] for name, kind in _COMPILERS.items()}
         directories.append(_links(base / compiler, links))
     if here.ccache:

@@ -17,7 +17,12 @@ _LIST = "freeze.json"
 
 
 def make(
-    name: str, python: str, wanted: Sequence[str], pip: str, log: pathlib.Path
+    name: str,
+    python: str,
+    wanted: Sequence[str],
+    pip: str,
+    log: pathlib.Path,
+    system: bool = False,
 ) -> pathlib.Path:
     """A virtual environment of ``python`` with ``wanted``, made or found made.
 
@@ -27,6 +32,7 @@ def make(
         wanted: requirements, PEP 508.
         pip: the requirement of the pip to install with; the newest where empty.
         log: where what is done is written.
+        system: it has the interpreter's own packages as well.
 
     Returns:
         Its directory.
@@ -34,12 +40,13 @@ def make(
     Raises:
         CommandFailed: pip could not install that.
     """
-    digest = stamp.of(list(wanted), python, framework.version(python), pip)
+    options = ["--system-site-packages"] if system else []
+    digest = stamp.of(list(wanted), python, framework.version(python), pip, options)
     directory = DIRECTORY / f"{name}-{digest[:8]}"
     if stamp.matches(directory / "stamp", digest):
         return directory
     stamp.clear(directory)
-    process.run([python, "-m", "venv", directory], log=log, timeout=_TIMEOUT)
+    process.run([python, "-m", "venv", *options, directory], log=log, timeout=_TIMEOUT)
     for requirements in ([pip or "pip"], list(wanted)):
         _pip(directory, ["install", "--upgrade", "--progress-bar=off", *requirements], log)
     listed = _pip(directory, ["list", "--format=json"], log)

@@ -14,7 +14,7 @@ from hvd.environment import HOROVOD
 from hvd.errors import HvdError
 from hvd.recipe import Recipe
 from hvd.specs import Spec
-from hvd.support.definition import NONE, SYSTEM, Cell, Framework, Matrix
+from hvd.support.definition import NONE, PIP, SYSTEM, Cell, Framework, Matrix
 from hvd.support.here import Here
 
 #: What a build for CPUs has not.
@@ -107,7 +107,7 @@ def concrete(
     matrix: Matrix, values: Mapping[str, str], here: Here, cuda: Optional[bool] = None
 ) -> str:
     """As :func:`spec`, with what it depends on as far as the matrix and this machine say it."""
-    words = [spec(matrix, values, cuda)]
+    words = [spec(matrix, values, cuda), *_tools(matrix, values, here)]
     if "python" in values:
         words.append(f"^python@{values['python']}")
         if "framework" in values:
@@ -118,14 +118,30 @@ def concrete(
     elif mpi not in (NONE, SYSTEM):
         library = matrix.mpis[mpi]
         words.append(f"^{library.package}@{_exact(Requirement(library.requirement))}")
-    if "cmake" in values:
-        words.append(f"^cmake@{_exact(Requirement(matrix.cmakes[values['cmake']]))}")
+    return " ".join(words)
+
+
+def asked(matrix: Matrix, cell: Cell, here: Here, cuda: bool) -> str:
+    """What ``./hvd run --spec`` is given for ``cell``.
+
+    Spack chooses CMake and the compiler itself, so that it is told; pip takes those of PATH.
+    """
+    values = dataclasses.asdict(cell)
+    tools = () if cell.engine == PIP else _tools(matrix, values, here)
+    return " ".join([spec(matrix, values, cuda), *tools])
+
+
+def _tools(matrix: Matrix, values: Mapping[str, str], here: Here) -> List[str]:
+    """Compiler and CMake; the compiler first, as it would be CMake's own after that."""
+    words = []
     compiler = values.get("compiler", "")
     if compiler == SYSTEM and here.compiler[1]:
         words.append(f"%{here.compiler[0]}@{here.compiler[1]}")
     elif compiler not in ("", SYSTEM):
-        words.append(f"%{compiler.replace('-', '@')}")
-    return " ".join(words)
+        words.append(f"%{compiler.replace('clang', 'llvm').replace('-', '@')}")
+    if "cmake" in values:
+        words.append(f"^cmake@{_exact(Requirement(matrix.cmakes[values['cmake']]))}")
+    return words
 
 
 @functools.cache
@@ -158,11 +174,13 @@ def inputs(matrix: Matrix, cell: Cell, here: Here) -> str:
     values = dataclasses.asdict(cell)
     py_horovod = horovod()
     asked = py_horovod.complete(specs.parse(concrete(matrix, values, here)))
+    pair = () if cell.engine == PIP else (dataclasses.asdict(pins.versions().pair(cell.engine)),)
     return stamp.of(
         py_horovod.versions().get(cell.horovod, ""),
         *py_horovod.patches(asked),
         str(asked),
         requirements(matrix, values),
+        *pair,
     )
 
 
