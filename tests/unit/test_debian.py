@@ -1,0 +1,79 @@
+"""A root of another Debian release, and what a command in it sees."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from hvd import debian, paths, pins
+from hvd.errors import HvdError
+
+
+@pytest.fixture
+def programs(tmp_path, monkeypatch):
+    """What mmdebstrap and bwrap are called with."""
+    called = []
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(debian.shutil, "which", lambda name: f"/usr/bin/{name}")
+
+    def make(command, **_):
+        called.append(list(map(str, command)))
+        pathlib.Path(command[-1]).mkdir(parents=True)
+
+    monkeypatch.setattr(debian.process, "run", make)
+    monkeypatch.setattr(debian.subprocess, "call", lambda command: called.append(command) or 3)
+    return called
+
+
+def test_a_root_has_the_packages_of_versions_yaml_and_is_made_once(programs, tmp_path):
+    place = debian.root("trixie", tmp_path / "log", ['A::B "c"'])
+    assert place == tmp_path / "cache" / "hvd" / "debian" / "trixie"
+    ((command),) = programs
+    assert command[0] == "/usr/bin/mmdebstrap" and command[-2:] == ["trixie", str(place)]
+    assert f"--include={','.join(pins.versions().debian['trixie'])}" in command
+    assert '--aptopt=A::B "c"' in command
+    assert debian.root("trixie", tmp_path / "log") == place and len(programs) == 1
+    # one that was left half made is made again
+    (place.with_name("trixie.stamp")).unlink()
+    debian.root("trixie", tmp_path / "log")
+    assert len(programs) == 2
+
+
+def test_a_release_without_packages_is_an_error(programs, tmp_path):
+    with pytest.raises(HvdError, match="'potato'") as caught:
+        debian.root("potato", tmp_path / "log")
+    assert "trixie" in caught.value.remedy and "ci/versions.yaml" in caught.value.remedy
+    assert not programs
+
+
+def test_a_command_sees_the_checkout_the_cache_and_a_venv_of_its_own(
+    programs, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(paths, "ROOT", tmp_path / "checkout")
+    (tmp_path / "checkout").mkdir()
+    place = tmp_path / "trixie"
+    assert debian.run(place, ["g++-14", "--version"], ["/etc"]) == 3
+    ((words),) = programs
+    assert words[-3:] == ["--", "g++-14", "--version"]
+    binds = [words[n + 1 : n + 3] for n, word in enumerate(words) if word == "--bind"]
+    own = str(tmp_path / "checkout" / ".hvd" / "debian" / "trixie")
+    assert binds[0] == [str(place), "/"]
+    assert [str(tmp_path / "checkout")] * 2 in binds and [str(paths.cache())] * 2 in binds
+    assert [f"{own}/.venv", str(tmp_path / "checkout" / ".venv")] in binds
+    assert [f"{own}/.hvd", str(tmp_path / "checkout" / ".hvd")] in binds
+    assert ["--ro-bind", "/etc", "/etc"] == words[words.index("/etc") - 1 :][:3]
+
+
+@pytest.mark.parametrize("path", ["relative", "/no/such/directory"])
+def test_what_cannot_be_seen_is_an_error(programs, tmp_path, path):
+    with pytest.raises(HvdError, match=f"--bind: {path} is no"):
+        debian.run(tmp_path, ["true"], [path])
+    assert not programs
+
+
+def test_a_program_that_is_missing_is_named_with_its_package(tmp_path, monkeypatch):
+    monkeypatch.setattr(debian.shutil, "which", lambda name: None)
+    with pytest.raises(HvdError, match="bwrap is not on PATH") as caught:
+        debian.run(tmp_path, ["true"], [])
+    assert caught.value.remedy.endswith("install bubblewrap")
