@@ -38,6 +38,17 @@ CAUSES = definition.load().causes
             "ERROR: Could not find a version that satisfies the requirement a==1",
         ),
         ("/usr/bin/ld: a.o: undefined reference to `b'\n", "/usr/bin/ld: a.o: undefined"),
+        ("==> Error: 1 test failed.\n\n\nCommand exited\n", "==> Error: 1 test failed."),
+        (
+            "==> Error: failed to concretize `py-horovod@0.28.1` for the following reasons:\n"
+            "     1. Cannot satisfy 'cmake@3.31.10'\n     2. Cannot build cmake\n",
+            "Cannot satisfy 'cmake@3.31.10'",
+        ),
+        (
+            "==> Error: The following packages failed to install:\n"
+            "pip._internal.exceptions.InstallationError: Failed to build\n",
+            "pip._internal.exceptions.InstallationError: Failed to build",
+        ),
         ("error: subprocess-exited-with-error\n", "the command failed"),
         ("all is well\n0 errors\n", "the command failed"),
     ],

@@ -8,23 +8,31 @@ from typing import Iterable, Tuple
 from hvd.report.text import plain
 from hvd.support.definition import Cause
 
-#: What the first error of a compiler, CMake, a linker, pip or Python looks like.
+#: What the first error of a compiler, CMake, a linker, pip, Python or Spack looks like.
 _ERROR = re.compile(
     r"""(?x)
     :\ (?:fatal\ )?error:\ | ^CMake\ Error | ^(?:collect2|ld|/\S*/ld):\ .*(?:error|undefined)
-    | undefined\ (?:symbol|reference) | ^ERROR:\ | ^(?:\w+\.)*\w*(?:Error|Exception)(?::\ |$)
+    | undefined\ (?:symbol|reference) | ^ERROR:\ | ^==>\ Error:\ | ^(?:\w+\.)*\w*(?:Error|Exception)(?::\ |$)
     | (?i:segmentation\ fault) | Out\ of\ memory | No\ space\ left
     """
 )
 #: Such lines say no more than that something failed, which an earlier line has said.
-_AFTERMATH = re.compile(r"CalledProcessError|exit status|subprocess-exited-with-error")
+_AFTERMATH = re.compile(
+    r"CalledProcessError|exit status|subprocess-exited-with-error|packages failed to install"
+)
+#: Why Spack has no solution: the first of its reasons.
+_UNSOLVED = re.compile(r"failed to concretize .*\n\s+1\. (.+)")
 _MOST = 300
 
 
 def first_error(text: str) -> str:
     """The first line of a log that says what went wrong; empty where none does."""
+    text = plain(text)
+    unsolved = _UNSOLVED.search(text)
+    if unsolved:
+        return unsolved[1][:_MOST]
     aftermath = ""
-    for line in map(str.strip, plain(text).splitlines()):
+    for line in map(str.strip, text.splitlines()):
         if _ERROR.search(line):
             if not _AFTERMATH.search(line):
                 return line[:_MOST]
