@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hvd import environment
-from hvd.built import Built, Change, Part
+from hvd.model import environment
+from hvd.model.built import Built, Change, Part
 
 
 def record(**changes: object) -> Built:

@@ -14,10 +14,12 @@ import sys
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from hvd import paths, pins, recipe, source
-from hvd import spack as spack_module
-from hvd.errors import HvdError
-from hvd.spack import Sources, Spack
+from hvd.core import paths
+from hvd.core.errors import HvdError
+from hvd.fetch import source
+from hvd.model import pins, recipe
+from hvd.solve import spack as spack_module
+from hvd.solve.spack import Sources, Spack
 
 #: Directory below tests/ to the tier that --require names; the longest one counts.
 TIERS = {tier: tier for tier in ("build", "bundle", "compile", "container")}
@@ -184,7 +186,7 @@ class Checkout:
         return [sys.executable, "-m", "hvd", *map(str, arguments)]
 
     def environment(self, **changes: str) -> dict:
-        return {**os.environ, "PYTHONPATH": str(self.root / "ci"), **changes}
+        return {**os.environ, "PYTHONPATH": str(self.root / "ci" / "src"), **changes}
 
     def hvd(self, *arguments: object, **changes: str) -> subprocess.CompletedProcess:
         """Run ``./hvd`` in the copy; its output is captured."""

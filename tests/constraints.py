@@ -10,8 +10,8 @@ from __future__ import annotations
 import dataclasses
 import re
 
-from hvd import specs
-from hvd.recipe import Recipe
+from hvd.model import specs
+from hvd.model.recipe import Recipe
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 from typing import Iterable, List, Sequence
 
-from hvd import paths
+from hvd.core import paths
 
 _UPDATE = ["apt-get", "update", "--quiet"]
 

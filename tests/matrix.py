@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from hvd.support.definition import Cell
-from hvd.support.here import Here
-from hvd.support.result import Result
+from hvd.matrix.definition import Cell
+from hvd.matrix.here import Here
+from hvd.matrix.result import Result
 
 #: A machine with every Python, a second compiler, Java, and no MPI on PATH.
 HERE = Here(

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from typing import List
 
-from hvd import paths, stamp
+from hvd.core import paths, stamp
 
 LOCK = paths.ROOT / "tests" / "node"
 

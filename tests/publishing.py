@@ -6,9 +6,10 @@ import pathlib
 import sys
 from typing import Optional
 
-from hvd import built, environment, paths
-from hvd.built import Built, Change
-from hvd.engine_pip import PipEngine
+from hvd.build.engine_pip import PipEngine
+from hvd.core import paths
+from hvd.model import built, environment
+from hvd.model.built import Built, Change
 from tests import builds
 
 
@@ -61,9 +62,9 @@ def _content(path: pathlib.Path) -> Optional[object]:
 #: Runs ``./hvd`` in another process with what is built below a directory: the first argument.
 DRIVER = """
 import pathlib, sys
-from hvd import paths
+from hvd.core import paths
 paths.STATE = pathlib.Path(sys.argv[1])
-from hvd import cli
+from hvd.cli import main as cli
 cli.main(sys.argv[2:])
 """
 

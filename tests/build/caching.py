@@ -14,11 +14,12 @@ from tests.conftest import Checkout
 #: What `./hvd cache pull` does when the environment is set up and solved.
 INSTALL = """
 import sys
-from hvd import environment, process
-from hvd.buildcache import cache, transfer
-from hvd.engine_spack import SpackEngine, pair_of
-from hvd.run import Run
-from hvd.spack import Sources
+from hvd.core import process
+from hvd.model import environment
+from hvd.cache import cache, transfer
+from hvd.build.engine_spack import SpackEngine, pair_of
+from hvd.core.run import Run
+from hvd.solve.spack import Sources
 process.adopt_orphans()
 subject = environment.load("local-hvd")
 engine = SpackEngine(subject, Sources(pair=pair_of(subject)))

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from typing import Dict, Iterable, List, Set
 
-from hvd import recipe, specs
+from hvd.model import recipe, specs
 
 #: Below a tree; boost's parts come in addition.
 INCLUDES = (

@@ -16,9 +16,9 @@ from typing import Dict, List
 
 import pytest
 
-from hvd import specs
-from hvd.publish import store
-from hvd.smoke.check_build import Expectation
+from hvd.deliver.publish import store
+from hvd.model import specs
+from hvd.model.check_build import Expectation
 from hvd.smoke.launch import Target
 from tests.build import cluster, module_tools
 from tests.build.security import sources

@@ -11,8 +11,8 @@ from typing import Dict, Iterator, List
 
 import psutil
 
-from hvd import paths, process
-from hvd.files import write_atomically
+from hvd.core import paths, process
+from hvd.core.files import write_atomically
 from hvd.smoke.launch import Target, find_program
 
 #: Two names of this machine.  A host is not used any more once a worker on it has failed.

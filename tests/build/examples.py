@@ -8,7 +8,7 @@ import re
 import subprocess
 from typing import List, Mapping
 
-from hvd import paths
+from hvd.core import paths
 from hvd.smoke.launch import LAUNCHERS, Target, environment, find_program
 from hvd.timeline import picture, totals
 from hvd.timeline import trace as timeline

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 from typing import Dict, List
 
-from hvd import paths
+from hvd.core import paths
 from tests import debian
 
 #: The packages of each tool: itself and what runs it.

@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, Sequence
 
 import yaml
 
-from hvd import paths
+from hvd.core import paths
 from hvd.smoke import launch
 from tests.conftest import Checkout
 

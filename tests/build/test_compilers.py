@@ -4,7 +4,7 @@ import functools
 
 import pytest
 
-from hvd import specs
+from hvd.model import specs
 from tests.build import compiling
 from tests.conftest import unmet
 

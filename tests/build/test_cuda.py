@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from hvd import specs
+from hvd.model import specs
 from tests import plugin
 
 #: What build_utils.py asks nvcc, and the part of its answer that it looks at.

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from hvd import specs
+from hvd.model import specs
 from tests import plugin
 
 STUBS = pathlib.Path(__file__).parent / "stubs"

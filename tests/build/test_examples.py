@@ -1,6 +1,6 @@
 """examples/pytorch, for real; elastic: test_elastic; TensorFlow and Keras: tests/compile."""
 
-from hvd import paths
+from hvd.core import paths
 from tests.build import examples
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hvd import specs
+from hvd.model import specs
 from tests import plugin
 
 

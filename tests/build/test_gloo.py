@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from hvd import specs
+from hvd.model import specs
 from tests.build import compiling
 from tests.conftest import unmet
 

@@ -15,7 +15,7 @@ import urllib.request
 import psutil
 import pytest
 
-from hvd import paths
+from hvd.core import paths
 from hvd.jupyter import lab
 from tests import builds
 from tests.conftest import unmet

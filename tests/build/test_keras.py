@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from hvd import specs
+from hvd.model import specs
 from tests.build.unbuilt import STUBS, Unbuilt
 from tests.conftest import unmet
 

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from hvd import recipe, specs
+from hvd.model import recipe, specs
 
 VERSIONS = list(recipe.load("py-horovod").versions())
 

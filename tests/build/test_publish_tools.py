@@ -8,11 +8,11 @@ import subprocess
 
 import pytest
 
-from hvd import site
-from hvd.built import Change, Part
-from hvd.publish import describe, plan, store
-from hvd.publish.plan import Source
-from hvd.site import Modules, Use
+from hvd.deliver.publish import describe, plan, store
+from hvd.deliver.publish.plan import Source
+from hvd.model import site
+from hvd.model.built import Change, Part
+from hvd.model.site import Modules, Use
 from tests import publishing
 from tests.build.module_tools import environment, show, users
 

@@ -13,7 +13,7 @@ from typing import Dict
 
 import pytest
 
-from hvd.publish import store
+from hvd.deliver.publish import store
 from hvd.smoke import launch
 from tests.build.conftest import Built
 from tests.build.module_tools import ModuleTool, environment, show, users

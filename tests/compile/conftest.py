@@ -17,7 +17,7 @@ from typing import Callable
 
 import pytest
 
-from hvd import paths
+from hvd.core import paths
 from tests.conftest import unmet
 
 #: Platforms to take a project's wheel for, as pip names them, and its directory of headers.

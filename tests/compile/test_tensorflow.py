@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from hvd import specs
+from hvd.model import specs
 from tests import plugin
 from tests.conftest import unmet
 

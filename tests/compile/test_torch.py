@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from hvd import specs
+from hvd.model import specs
 from tests.build import compiling
 from tests.conftest import unmet
 

@@ -19,7 +19,7 @@ from typing import Dict, List
 
 from dockerfile_parse import DockerfileParser
 
-from hvd import paths
+from hvd.core import paths
 from tests import debian
 
 RELEASE = "bookworm"

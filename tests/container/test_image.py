@@ -4,8 +4,9 @@ import shutil
 
 import pytest
 
-from hvd import environment, paths
-from hvd.container import plan, recipe
+from hvd.core import paths
+from hvd.deliver.container import plan, recipe
+from hvd.model import environment
 from tests.conftest import unmet
 from tests.container import engine
 

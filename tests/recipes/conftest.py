@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from hvd import paths
+from hvd.core import paths
 from tests.conftest import chosen_pairs, copy_checkout
 
 #: Distributions that the stand-in interpreter claims to have.

@@ -6,7 +6,8 @@ import pathlib
 
 import pytest
 
-from hvd import paths, specs
+from hvd.core import paths
+from hvd.model import specs
 from tests.conftest import copy_checkout
 from tests.recipes.conftest import stand_in
 

@@ -2,7 +2,7 @@
 
 import re
 
-from hvd import paths
+from hvd.core import paths
 from tests.conftest import copy_checkout
 
 PAGE = paths.ROOT / "docs" / "new-site.md"

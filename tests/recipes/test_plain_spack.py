@@ -13,8 +13,8 @@ import pathlib
 import pytest
 import yaml
 
-from hvd import paths, process
-from hvd.spack import _FOREIGN
+from hvd.core import paths, process
+from hvd.solve.spack import _FOREIGN
 
 SOLVE = pathlib.Path(__file__).with_name("solve_plainly.py")
 #: Solves of everything that builtin has take a minute each.

@@ -9,8 +9,8 @@ import sys
 import pytest
 import yaml
 
-from hvd import paths, process
-from hvd.spack import _FOREIGN
+from hvd.core import paths, process
+from hvd.solve.spack import _FOREIGN
 
 #: Every package of this repository, as Spack spells them.
 OURS = sorted(path.parent.name.replace("_", "-") for path in paths.PACKAGES.glob("*/package.py"))

@@ -8,7 +8,8 @@ import subprocess
 import pytest
 import yaml
 
-from hvd import environment, paths, pins
+from hvd.core import paths
+from hvd.model import environment, pins
 from tests.conftest import copy_checkout
 
 SITES = environment.of_sites()

@@ -10,8 +10,9 @@ from typing import Dict
 
 import pytest
 
-from hvd import recipe, source, specs
-from hvd.errors import HvdError
+from hvd.core.errors import HvdError
+from hvd.fetch import source
+from hvd.model import recipe, specs
 
 #: What decides how Horovod is built, in every release.
 BUILD_SYSTEM = ("setup.py", "CMakeLists.txt", "build_utils.py")
@@ -53,7 +54,8 @@ def launched(monkeypatch, capsys, tmp_path):
 
     Nothing is built.
     """
-    from hvd import cli, paths
+    from hvd.cli import main as cli
+    from hvd.core import paths
     from tests.unit.launching import Done
 
     def run(arguments, **environ) -> Done:
@@ -75,7 +77,7 @@ def launched(monkeypatch, capsys, tmp_path):
 @pytest.fixture
 def publish(capsys):
     """Run ``./hvd publish`` in this process; its status, and all that it says."""
-    from hvd import cli
+    from hvd.cli import main as cli
 
     def run(*arguments: object):
         capsys.readouterr()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from hvd import site
 from hvd.launch.request import Request
+from hvd.model import site
 
 #: Two nodes, as Slurm writes them.
 TWO_NODES = "nid[001140-001141]"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hvd.smoke.check_build import Expectation
+from hvd.model.check_build import Expectation
 
 MPI_ONLY = Expectation(
     "0.28.1", frozenset({"pytorch"}), frozenset({"mpi"}), frozenset({"nccl", "mpi"})

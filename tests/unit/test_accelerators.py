@@ -2,8 +2,8 @@
 
 import pytest
 
-from hvd import accelerators
-from hvd.errors import HvdError
+from hvd.core.errors import HvdError
+from hvd.host import accelerators
 
 HEADER = "#define NCCL_MAJOR 2\n#define NCCL_MINOR 28\n#define NCCL_PATCH 9\n"
 

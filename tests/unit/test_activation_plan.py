@@ -2,11 +2,12 @@
 
 import pytest
 
-from hvd import environment, paths, site
-from hvd.activation import parts, plan
-from hvd.built import Change
-from hvd.errors import HvdError
-from hvd.publish import describe
+from hvd.core import paths
+from hvd.core.errors import HvdError
+from hvd.deliver.activation import parts, plan
+from hvd.deliver.publish import describe
+from hvd.model import environment, site
+from hvd.model.built import Change
 from tests import builds
 
 CHANGES = (

@@ -4,8 +4,8 @@ import subprocess
 
 import pytest
 
-from hvd.activation import shells as rendered
-from hvd.activation.plan import Change, Plan
+from hvd.deliver.activation import shells as rendered
+from hvd.deliver.activation.plan import Change, Plan
 from tests import shells
 
 HARD = "a b'c\"d$HOME!x `id` \\ \\! %s *\n~l2;&|<>(){}[]#?^é\\\n end'"

@@ -8,9 +8,10 @@ import cyclonedx.schema._res
 import jsonschema
 import pytest
 
-from hvd import paths, recipe, specs
-from hvd.provenance import bom, parts
-from hvd.provenance.parts import Part
+from hvd.build import bom, parts
+from hvd.build.parts import Part
+from hvd.core import paths
+from hvd.model import recipe, specs
 from hvd.report import markdown
 from hvd.report.model import RunReport
 from tests.unit.test_diff import LOCK, spec

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from hvd import recipe, specs
+from hvd.model import recipe, specs
 
 RECIPE = recipe.load("py-horovod")
 FLAGS = "-march=x86-64-v3 -mtune=generic"

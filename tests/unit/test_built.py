@@ -5,9 +5,10 @@ import json
 
 import pytest
 
-from hvd import built, environment, paths
-from hvd.errors import HvdError
-from hvd.smoke.check_build import Expectation
+from hvd.core import paths
+from hvd.core.errors import HvdError
+from hvd.model import built, environment
+from hvd.model.check_build import Expectation
 from tests import builds
 
 

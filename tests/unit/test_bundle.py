@@ -10,9 +10,11 @@ import tarfile
 
 import pytest
 
-from hvd import cli, paths, pins
-from hvd.bundle import content, pack
-from hvd.errors import HvdError
+from hvd.cli import main as cli
+from hvd.core import paths
+from hvd.core.errors import HvdError
+from hvd.deliver.bundle import content, pack
+from hvd.model import pins
 
 FACTS = {
     "ENVIRONMENT": "local-hvd",

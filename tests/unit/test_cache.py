@@ -8,10 +8,11 @@ import tempfile
 
 import pytest
 
-from hvd import cli, process
-from hvd.buildcache import cache, keyring, transfer
-from hvd.buildcache.cache import Package
-from hvd.errors import HvdError
+from hvd.cache import cache, keyring, transfer
+from hvd.cache.cache import Package
+from hvd.cli import main as cli
+from hvd.core import paths, process
+from hvd.core.errors import HvdError
 from tests.conftest import unmet
 from tests.unit.test_diff import LOCK
 
@@ -23,7 +24,7 @@ def ring(request, monkeypatch):
         unmet(request.config, "build", "gpg is not on PATH")
     process.adopt_orphans()
     with tempfile.TemporaryDirectory(prefix="hvd-") as scratch:
-        monkeypatch.setenv(keyring.VARIABLE, str(pathlib.Path(scratch, "one")))
+        monkeypatch.setenv(paths.KEYRING_VARIABLE, str(pathlib.Path(scratch, "one")))
         yield pathlib.Path(scratch)
         for home in pathlib.Path(scratch).iterdir():
             subprocess.run(["gpgconf", "--homedir", str(home), "--kill", "all"])
@@ -35,7 +36,7 @@ def test_a_key_is_made_exported_and_trusted(ring, monkeypatch, tmp_path):
     assert keyring.signing() == keyring.signing("build@") == keyring.signing(key.fingerprint[-8:])
     keyring.export(key.fingerprint, tmp_path / "public")
     assert (ring / "one").stat().st_mode & 0o777 == 0o700
-    monkeypatch.setenv(keyring.VARIABLE, str(ring / "two"))
+    monkeypatch.setenv(paths.KEYRING_VARIABLE, str(ring / "two"))
     assert keyring.keys() == []
     with pytest.raises(HvdError, match="and not 0000"):
         keyring.add(tmp_path / "public", "0" * 40)

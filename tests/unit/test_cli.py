@@ -7,15 +7,17 @@ import sys
 
 import pytest
 
-from hvd import cli, environment, paths, pins
-from hvd.errors import HvdError
-from hvd.run import EXIT_STATUS
+from hvd.cli import main as cli
+from hvd.core import paths
+from hvd.core.errors import HvdError
+from hvd.core.run import EXIT_STATUS
+from hvd.model import environment, pins
 
 
 def hvd(*arguments, **changes):
     return subprocess.run(
         [sys.executable, "-m", "hvd", *arguments],
-        env={**os.environ, "PYTHONPATH": str(paths.ROOT / "ci"), **changes},
+        env={**os.environ, "PYTHONPATH": str(paths.SOURCE), **changes},
         capture_output=True,
         text=True,
     )
@@ -129,8 +131,12 @@ def test_the_cache_follows_xdg(monkeypatch, tmp_path):
 )
 def test_the_state_is_in_the_checkout_or_where_hvd_state_says(tmp_path, named, is_there):
     done = subprocess.run(
-        [sys.executable, "-c", "from hvd import paths; print(paths.shorten(paths.LOGS.parent))"],
-        env={**os.environ, "PYTHONPATH": str(paths.ROOT / "ci"), "HVD_STATE": named},
+        [
+            sys.executable,
+            "-c",
+            "from hvd.core import paths; print(paths.shorten(paths.LOGS.parent))",
+        ],
+        env={**os.environ, "PYTHONPATH": str(paths.SOURCE), "HVD_STATE": named},
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -4,9 +4,9 @@ import subprocess
 
 import pytest
 
-from hvd import clone
-from hvd.errors import HvdError
-from hvd.pins import Pin
+from hvd.core.errors import HvdError
+from hvd.fetch import clone
+from hvd.model.pins import Pin
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from hvd import recipe, specs
+from hvd.model import recipe, specs
 from tests.constraints import CASES, complete
 
 RECIPE = recipe.load("py-horovod")

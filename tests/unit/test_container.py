@@ -10,9 +10,11 @@ import sys
 import pytest
 from dockerfile_parse import DockerfileParser
 
-from hvd import cli_container, environment, paths, pins
-from hvd.container import plan, recipe
-from hvd.errors import HvdError
+from hvd.cli import container
+from hvd.core import paths
+from hvd.core.errors import HvdError
+from hvd.deliver.container import plan, recipe
+from hvd.model import environment, pins
 
 CUDA = "py-horovod@0.28.1 +mpi+gloo+nccl+cuda~rocm cuda_arch=80,90 frameworks:=pytorch"
 GLOO = "py-horovod@0.28.1 ~mpi+gloo~cuda~rocm frameworks:=pytorch,tensorflow"
@@ -185,9 +187,9 @@ def test_what_cannot_be_is_one_clear_error(derived, spec, arguments, message):
 
 def test_the_command_writes_a_file_or_standard_output(tmp_path, capsys):
     file = tmp_path / "hvd.def"
-    apptainer = cli_container.Format.apptainer
-    cli_container.container("local-hvd", apptainer, file, "", "", "")
+    apptainer = container.Format.apptainer
+    container.container("local-hvd", apptainer, file, "", "", "")
     capsys.readouterr()
-    cli_container.container("local-hvd", apptainer, None, "", "", "")
+    container.container("local-hvd", apptainer, None, "", "", "")
     assert capsys.readouterr().out == file.read_text()
     assert file.read_text().startswith("# Made by ./hvd container local-hvd.")

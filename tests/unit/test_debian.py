@@ -6,8 +6,10 @@ import pathlib
 
 import pytest
 
-from hvd import debian, paths, pins
-from hvd.errors import HvdError
+from hvd.core import paths
+from hvd.core.errors import HvdError
+from hvd.host import debian
+from hvd.model import pins
 
 
 @pytest.fixture

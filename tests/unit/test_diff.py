@@ -6,9 +6,11 @@ import subprocess
 
 import pytest
 
-from hvd import cli, dag_table, environment, paths, pins
-from hvd.errors import HvdError
-from hvd.provenance import difference, sides, solution
+from hvd.cli import main as cli
+from hvd.core import paths
+from hvd.core.errors import HvdError
+from hvd.model import environment, pins, solution
+from hvd.solve import dag_table, difference, sides
 
 
 def spec(name, version="1.0", dependencies=(), external="", recipe="r", **parameters):

@@ -5,9 +5,10 @@ import json
 
 import pytest
 
-from hvd import cli, pins
+from hvd.cli import main as cli
 from hvd.doctor import checks, gather
 from hvd.doctor.model import Extension, Facts, Gpus, Launcher, Spack, State, Version
+from hvd.model import pins
 from tests import builds
 
 PAIR = pins.versions().pairs[0]

@@ -11,10 +11,12 @@ import venv
 
 import pytest
 
-from hvd import environment, machine, paths, recipe
-from hvd.engine_pip import PipEngine
-from hvd.errors import HvdError
-from hvd.mpi import Mpi
+from hvd.build.engine_pip import PipEngine
+from hvd.core import paths
+from hvd.core.errors import HvdError
+from hvd.host import machine
+from hvd.host.mpi import Mpi
+from hvd.model import environment, recipe
 
 VERSIONS = {"torch": "2.13.0", "setuptools": "82.0.0"}
 NEEDED = ("numpy", "cloudpickle", "psutil", "pyyaml", "packaging", "setuptools", "cffi")

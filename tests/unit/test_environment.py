@@ -7,8 +7,9 @@ import pathlib
 import pytest
 import yaml
 
-from hvd import environment, paths
-from hvd.errors import HvdError
+from hvd.core import paths
+from hvd.core.errors import HvdError
+from hvd.model import environment
 
 SPEC = "py-horovod@0.28.1 +mpi~gloo frameworks:=tensorflow"
 

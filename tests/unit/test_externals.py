@@ -9,9 +9,10 @@ import sys
 import pytest
 import yaml
 
-from hvd import externals, probe, recipe, specs
-from hvd.errors import HvdError
-from hvd.mpi import Mpi
+from hvd.core.errors import HvdError
+from hvd.host import externals, probe
+from hvd.host.mpi import Mpi
+from hvd.model import recipe, specs
 
 OPENMPI = Mpi("openmpi", "4.1.8", pathlib.Path("/site/openmpi"))
 

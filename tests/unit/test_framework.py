@@ -8,9 +8,10 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from hvd import framework, pins
-from hvd.errors import HvdError
-from hvd.mpi import Mpi
+from hvd.core.errors import HvdError
+from hvd.host import framework
+from hvd.host.mpi import Mpi
+from hvd.model import pins
 
 MPI = Mpi("openmpi", "4.1.8", pathlib.Path("/opt/mpi"))
 

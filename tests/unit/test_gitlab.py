@@ -9,10 +9,11 @@ import types
 import pytest
 import yaml
 
-from hvd import environment, paths
-from hvd.errors import HvdError
-from hvd.gitlab import generate, jobs, keys, merge, settings
-from hvd.pipeline import Options
+from hvd.build.pipeline import Options
+from hvd.ci.gitlab import generate, jobs, keys, merge, settings
+from hvd.core import paths
+from hvd.core.errors import HvdError
+from hvd.model import environment
 
 PARENT = {"job": "generate", "pipeline": "77"}
 TAGS = {"one": ["x86_64"], "two": ["summit", "ppc64le", "gpu"]}

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from hvd import index
-from hvd.errors import HvdError
+from hvd.core.errors import HvdError
+from hvd.fetch import index
 
 CONTENT = b"an sdist, for all that matters here"
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

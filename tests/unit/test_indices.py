@@ -5,7 +5,8 @@ import shutil
 
 import pytest
 
-from hvd import indices, paths
+from hvd.core import paths
+from hvd.solve import indices
 
 
 @pytest.fixture

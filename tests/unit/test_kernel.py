@@ -6,9 +6,9 @@ import stat
 
 import pytest
 
-from hvd import paths
-from hvd.activation import plan
-from hvd.errors import HvdError
+from hvd.core import paths
+from hvd.core.errors import HvdError
+from hvd.deliver.activation import plan
 from hvd.jupyter import kernel, lab
 from hvd.jupyter.kernel import Place
 from tests import builds

@@ -9,9 +9,10 @@ import subprocess
 
 import pytest
 
-from hvd import built, paths, site
-from hvd.errors import HvdError
+from hvd.core import paths
+from hvd.core.errors import HvdError
 from hvd.launch import batch, methods
+from hvd.model import built, site
 from tests import builds
 from tests.unit.launching import launch
 

@@ -7,8 +7,9 @@ import shlex
 
 import pytest
 
-from hvd import cli, site
+from hvd.cli import main as cli
 from hvd.launch import request
+from hvd.model import site
 from tests.unit.launching import TWO_NODES, launch
 
 JOB = {"SLURM_JOB_NODELIST": TWO_NODES}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hvd.errors import HvdError
+from hvd.core.errors import HvdError
 from hvd.launch import hosts
 
 MCPU = "batch5 1 h49n16 42 h50n01 42"

@@ -13,7 +13,7 @@ from typing import Dict
 
 import pytest
 
-from hvd import paths
+from hvd.core import paths
 from hvd.launch import program
 from tests.unit.launching import launch
 
@@ -32,7 +32,7 @@ def stand_in(tmp_path: pathlib.Path) -> Dict[str, str]:
     return {
         **{name: os.environ[name] for name in os.environ if not name.startswith("SLURM_")},
         "PATH": f"{tmp_path}:{os.environ['PATH']}",
-        "PYTHONPATH": str(paths.ROOT / "ci"),
+        "PYTHONPATH": str(paths.SOURCE),
     }
 
 
@@ -86,7 +86,7 @@ def test_the_script_hvd_keeps_the_callers_python_path(monkeypatch) -> None:
     monkeypatch.setattr(os, "execve", lambda *arguments: started.append(arguments))
     script.main()
     environ = started[0][2]
-    assert environ["PYTHONPATH"] == str(paths.ROOT / "ci")
+    assert environ["PYTHONPATH"] == str(paths.SOURCE)
     kept = program.environment(launch("local-hvd"), environ)
     assert kept["PYTHONPATH"] == "/view"
     assert not [name for name in kept if name.startswith(program.KEPT)]

@@ -9,13 +9,13 @@ import time
 import psutil
 import pytest
 
-from hvd import lock, paths
-from hvd.errors import HvdError
+from hvd.core import lock, paths
+from hvd.core.errors import HvdError
 
 #: Takes the lock, starts a process of its own and says both pids.
 HOLDER = """
 import pathlib, subprocess, sys, os, time
-from hvd import lock
+from hvd.core import lock
 with lock.exclusive(pathlib.Path(sys.argv[1])):
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"],
                              start_new_session=True)
@@ -27,7 +27,7 @@ with lock.exclusive(pathlib.Path(sys.argv[1])):
 @pytest.fixture
 def holder(tmp_path):
     path = tmp_path / "lock"
-    environment = {**os.environ, "PYTHONPATH": str(paths.ROOT / "ci")}
+    environment = {**os.environ, "PYTHONPATH": str(paths.SOURCE)}
     process = subprocess.Popen(
         [sys.executable, "-c", HOLDER, path], stdout=subprocess.PIPE, text=True, env=environment
     )

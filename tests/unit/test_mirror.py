@@ -5,9 +5,9 @@ import subprocess
 
 import pytest
 
-from hvd import index, mirror
-from hvd.errors import HvdError
-from hvd.mirror import Source
+from hvd.core.errors import HvdError
+from hvd.fetch import index, mirror
+from hvd.fetch.mirror import Source
 
 SHA256 = "9" * 64
 

@@ -6,8 +6,8 @@ import pathlib
 
 import pytest
 
-from hvd import mpi
-from hvd.errors import HvdError
+from hvd.core.errors import HvdError
+from hvd.host import mpi
 
 BANNERS = {
     "openmpi": ("4.1.8", "mpirun (Open MPI) 4.1.8\n\nReport bugs to ..."),

@@ -8,12 +8,13 @@ import pathlib
 import pytest
 import yaml
 
-from hvd import paths, pins, process
-from hvd.errors import HvdError
-from hvd.performance import allreduce, page, picture, result, solves
-from hvd.performance.result import Part, Row
+from hvd.bench import allreduce, page, picture, result, solves
+from hvd.bench.result import Part, Row
+from hvd.core import paths, process
+from hvd.core.errors import HvdError
+from hvd.model import pins
 from hvd.report import canvas
-from hvd.spack import Spack
+from hvd.solve.spack import Spack
 
 HOST = {"os": "Linux", "cpu": "zen3", "cores": 2, "memory": 2**33}
 BUILDS = Part(

@@ -7,8 +7,8 @@ import time
 import psutil
 import pytest
 
-from hvd import process
-from hvd.errors import CommandFailed
+from hvd.core import process
+from hvd.core.errors import CommandFailed
 
 #: Starts a grandchild in a session of its own, says its pid, and waits.
 ESCAPE = """

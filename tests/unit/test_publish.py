@@ -6,12 +6,13 @@ import re
 
 import pytest
 
-from hvd import built, environment, paths, site
-from hvd.built import Change, Part
-from hvd.errors import HvdError
-from hvd.publish import describe, naming, plan, render
-from hvd.publish.plan import Source, Tree
-from hvd.site import Modules, Use
+from hvd.core import paths
+from hvd.core.errors import HvdError
+from hvd.deliver.publish import describe, naming, plan, render
+from hvd.deliver.publish.plan import Source, Tree
+from hvd.model import built, environment, site
+from hvd.model.built import Change, Part
+from hvd.model.site import Modules, Use
 from tests import publishing
 
 LOCAL = site.load("local")

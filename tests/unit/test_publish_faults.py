@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
-from hvd import paths
-from hvd.publish import store
+from hvd.core import paths
+from hvd.deliver.publish import store
 from tests import publishing
 from tests.conftest import unmet
 
@@ -150,7 +150,7 @@ def test_a_disk_that_takes_nothing(options, spoil, mend, text, request, tmp_path
         [*alone, "bash", "-c", script],
         env={
             **os.environ,
-            "PYTHONPATH": str(paths.ROOT / "ci"),
+            "PYTHONPATH": str(paths.SOURCE),
             "DISK": str(tmp_path / "disk"),
             "OUT": str(tmp_path),
         },

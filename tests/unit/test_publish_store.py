@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from hvd import paths
-from hvd.publish import store
-from hvd.publish.plan import Source, Tree
+from hvd.core import paths
+from hvd.deliver.publish import store
+from hvd.deliver.publish.plan import Source, Tree
 from tests import publishing
 
 #: What a killed publication may have been in the middle of.
@@ -118,7 +118,7 @@ def test_two_at_a_time(publish, tmp_path) -> None:
     with store.locked(root):
         other = subprocess.run(
             publishing.command("publish", "--root", root, "--tool", "both"),
-            env={**os.environ, "PYTHONPATH": str(paths.ROOT / "ci")},
+            env={**os.environ, "PYTHONPATH": str(paths.SOURCE)},
             capture_output=True,
             text=True,
         )

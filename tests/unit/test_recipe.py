@@ -4,8 +4,10 @@ import re
 
 import pytest
 
-from hvd import cli, environment, paths, recipe, specs
-from hvd.errors import HvdError
+from hvd.cli import main as cli
+from hvd.core import paths
+from hvd.core.errors import HvdError
+from hvd.model import environment, recipe, specs
 from tests.constraints import complete
 
 RECIPE = paths.PACKAGES / "py_horovod" / "package.py"

@@ -10,10 +10,12 @@ import sys
 import pytest
 import yaml
 
-from hvd import cli, environment, paths, site
+from hvd.cli import main as cli
+from hvd.core import paths
 from hvd.launch import methods
+from hvd.model import environment, site
+from hvd.model.site import Bandwidth
 from hvd.reframe import systems
-from hvd.site import Bandwidth
 from tests.build import slurm_site
 
 #: Site to lines that its jobs have, for two ranks on two nodes.
@@ -105,7 +107,7 @@ def test_bandwidth_is_of_the_operations_and_nodes():
 
 
 def variables() -> dict:
-    return {**os.environ, "PYTHONPATH": str(paths.ROOT / "ci")}
+    return {**os.environ, "PYTHONPATH": str(paths.SOURCE)}
 
 
 @pytest.mark.parametrize("name", site.names())

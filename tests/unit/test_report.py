@@ -12,8 +12,10 @@ import pytest
 
 import hvd.report.junit
 import hvd.report.markdown
-from hvd.errors import HvdError
-from hvd.report import DagNode, RunReport, Stage, Step, write_report
+from hvd.core.errors import HvdError
+from hvd.core.steps import Stage, Step
+from hvd.model.dag import DagNode
+from hvd.report import RunReport, write_report
 
 NASTY = "rank 1: a | b\n\x1b[31m<b>*[`c`\\\x00\x1b[0m"
 

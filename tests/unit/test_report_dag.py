@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from hvd.model.dag import DagNode
 from hvd.report.dag import tree
-from hvd.report.model import DagNode
 
 
 def test_the_tree_shows_every_node_once_below_its_dependent():

@@ -8,8 +8,10 @@ import pathlib
 
 import pytest
 
-from hvd.errors import HvdError
-from hvd.report.model import SCHEMA, DagNode, RunReport, Stage, Step
+from hvd.core.errors import HvdError
+from hvd.core.steps import Stage, Step
+from hvd.model.dag import DagNode
+from hvd.report.model import SCHEMA, RunReport
 
 
 def full() -> RunReport:

@@ -8,8 +8,9 @@ import datetime
 import pytest
 import yaml
 
-from hvd import schema, site
-from hvd.errors import HvdError
+from hvd.core import schema
+from hvd.core.errors import HvdError
+from hvd.model import site
 
 GOOD = yaml.safe_load((site.directory() / "summit" / site.SITE).read_text())
 GPU = "partitions:batch"

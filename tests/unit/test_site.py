@@ -9,9 +9,10 @@ import shutil
 import pytest
 import yaml
 
-from hvd import environment, paths, site
-from hvd.errors import HvdError
+from hvd.core import paths
+from hvd.core.errors import HvdError
 from hvd.launch import batch, methods
+from hvd.model import environment, site
 from tests.unit.launching import launch
 
 ENVIRONMENTS = sorted(name for each in site.names() for name in site.load(each).environments)

@@ -8,9 +8,10 @@ from typing import Any, Dict
 
 import pytest
 
-from hvd import dag_table, environment, pins, site_check
-from hvd.errors import HvdError
-from hvd.report.model import DagNode
+from hvd.core.errors import HvdError
+from hvd.model import environment, pins
+from hvd.model.dag import DagNode
+from hvd.solve import dag_table, site_check
 
 NAME = "perlmutter-hvd"
 

@@ -8,7 +8,9 @@ import re
 import pytest
 import yaml
 
-from hvd import environment, paths, site, site_check
+from hvd.core import paths
+from hvd.model import environment, site
+from hvd.solve import site_check
 
 SITES = [name for name in site.names() if name != "local"]
 LAYERS = sorted(paths.ENVIRONMENTS.glob("hardware/*/packages.yaml"))

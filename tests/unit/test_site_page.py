@@ -6,8 +6,11 @@ import re
 
 import pytest
 
-from hvd import environment, paths, site, site_check, site_page
-from hvd.errors import HvdError
+from hvd.core import paths
+from hvd.core.errors import HvdError
+from hvd.docs import site_page
+from hvd.model import environment, site
+from hvd.solve import site_check
 
 SITES = [name for name in site.names() if name != site_page.LOCAL]
 

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from hvd.smoke.check_build import CheckBuildError, Expectation, differences, parse, table
+from hvd.model.check_build import CheckBuildError, Expectation, differences, parse, table
 
 TEXT = """$ horovodrun --check-build --verbose
 Checking whether extension tensorflow was built.

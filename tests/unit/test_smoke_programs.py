@@ -11,7 +11,7 @@ import types
 import numpy as np
 import pytest
 
-from hvd import probe
+from hvd.host import probe
 from hvd.smoke import program_record
 
 DIRECTORY = pathlib.Path(program_record.__file__).parent

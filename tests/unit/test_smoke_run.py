@@ -12,9 +12,10 @@ import sys
 
 import pytest
 
-from hvd.errors import HvdError
-from hvd.smoke import check_build, run
-from hvd.smoke.check_build import Expectation
+from hvd.core.errors import HvdError
+from hvd.model import check_build
+from hvd.model.check_build import Expectation
+from hvd.smoke import run
 from hvd.smoke.launch import LAUNCHERS, Target, environment, find_program, launchers
 from tests.unit.smoking import MPI_ONLY
 

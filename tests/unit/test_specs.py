@@ -2,8 +2,8 @@
 
 import pytest
 
-from hvd import specs
-from hvd.errors import HvdError
+from hvd.core.errors import HvdError
+from hvd.model import specs
 
 
 @pytest.mark.parametrize(

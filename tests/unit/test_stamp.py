@@ -1,6 +1,6 @@
 """stamp: what is half made is not taken for whole."""
 
-from hvd import stamp
+from hvd.core import stamp
 
 
 def test_no_stamp_or_another_one_means_do_it_again(tmp_path):

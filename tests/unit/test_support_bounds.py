@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from hvd import recipe
-from hvd.recipe import Directive
-from hvd.support import bounds, definition, result
-from hvd.support.definition import Expected
+from hvd.matrix import bounds, definition, result
+from hvd.matrix.definition import Expected
+from hvd.model import recipe
+from hvd.model.recipe import Directive
 from tests import matrix as made
 
 matrix = definition.load()

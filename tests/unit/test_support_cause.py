@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hvd.support import cause, definition
+from hvd.matrix import cause, definition
 
 CAUSES = definition.load().causes
 

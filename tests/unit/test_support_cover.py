@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from hvd.support import cover
+from hvd.matrix import cover
 
 
 def brute(axes, possible):

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from hvd import pins, recipe
-from hvd.errors import HvdError
-from hvd.support import definition
+from hvd.core.errors import HvdError
+from hvd.matrix import definition
+from hvd.model import pins, recipe
 
 TEXT = definition.FILE.read_text()
 matrix = definition.load()

@@ -6,10 +6,10 @@ import dataclasses
 
 import pytest
 
-from hvd.errors import HvdError
+from hvd.core.errors import HvdError
+from hvd.matrix import definition, page, picture, result
+from hvd.matrix.definition import Expected
 from hvd.report import canvas
-from hvd.support import definition, page, picture, result
-from hvd.support.definition import Expected
 from tests import matrix as made
 
 matrix = definition.load()

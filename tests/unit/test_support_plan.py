@@ -8,10 +8,10 @@ import itertools
 import pytest
 from packaging.requirements import Requirement
 
-from hvd import recipe, specs
-from hvd.errors import HvdError
-from hvd.support import definition, plan, wanted
-from hvd.support.definition import AXES
+from hvd.core.errors import HvdError
+from hvd.matrix import definition, plan, wanted
+from hvd.matrix.definition import AXES
+from hvd.model import recipe, specs
 from tests.matrix import HERE, cell
 
 matrix = definition.load()

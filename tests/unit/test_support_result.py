@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from hvd.errors import HvdError
-from hvd.support import definition, result
+from hvd.core.errors import HvdError
+from hvd.matrix import definition, result
 from tests import matrix
 
 

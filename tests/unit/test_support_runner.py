@@ -13,11 +13,11 @@ import sys
 
 import pytest
 
-from hvd import lock
-from hvd.errors import CommandFailed, HvdError
-from hvd.mpi import Mpi
-from hvd.report import RunReport, Stage, Step
-from hvd.support import (
+from hvd.core import lock
+from hvd.core.errors import CommandFailed, HvdError
+from hvd.core.steps import Stage, Step
+from hvd.host.mpi import Mpi
+from hvd.matrix import (
     definition,
     driver,
     estimate,
@@ -29,7 +29,8 @@ from hvd.support import (
     upstream,
     venvs,
 )
-from hvd.support.plan import Planned
+from hvd.matrix.plan import Planned
+from hvd.report import RunReport
 from tests import matrix as made
 
 matrix = definition.load()

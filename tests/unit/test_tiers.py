@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from hvd import paths
+from hvd.core import paths
 
 
 @pytest.mark.parametrize("processes", ["0", "2"])

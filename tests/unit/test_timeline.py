@@ -6,8 +6,8 @@ import random
 import numpy as np
 import pytest
 
-from hvd import cli_timeline
-from hvd.errors import HvdError
+from hvd.cli import timeline
+from hvd.core.errors import HvdError
 from hvd.timeline import picture, tables, totals, trace
 from hvd.timeline.trace import Span
 
@@ -174,7 +174,7 @@ def test_more_phases_than_colours_share_one(read):
 def test_the_command_writes_tables_and_a_picture(tmp_path, capsys):
     path = tmp_path / "trace.json"
     path.write_text(written(EVENTS + HANGS)[:-1])
-    cli_timeline.timeline(path, None, 10)
+    timeline.timeline(path, None, 10)
     output = capsys.readouterr()
     assert "is cut off" in output.err
     for text in ("NEGOTIATE_ALLREDUCE", "waiting", "grad.b", "not ready: rank 1"):
@@ -190,5 +190,5 @@ def test_an_output_that_cannot_be_is_one_clear_error(tmp_path, name, message):
     path.write_text(written(EVENTS))
     (tmp_path / "file").write_text("")
     with pytest.raises(HvdError, match=message):
-        cli_timeline.timeline(path, tmp_path / name, 10)
+        timeline.timeline(path, tmp_path / name, 10)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "trace.json"]

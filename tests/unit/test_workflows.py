@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hvd import axes, environment, paths, pins
+from hvd.ci import axes
+from hvd.core import paths
+from hvd.model import environment, pins
 
 WORKFLOWS = sorted((paths.ROOT / ".github" / "workflows").glob("*.yml"))
 GITLAB = paths.ROOT / ".gitlab-ci.yml"

@@ -9,7 +9,7 @@ import pathlib
 import subprocess
 import sys
 
-from hvd import specs
+from hvd.model import specs
 
 HERE = pathlib.Path(__file__).parent
 

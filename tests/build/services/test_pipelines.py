@@ -9,7 +9,8 @@ import sys
 import pytest
 import yaml
 
-from hvd import paths, pins
+from hvd.core import paths
+from hvd.model import pins
 from tests import debian, node_tools
 from tests.conftest import chosen_pairs, unmet
 

@@ -1,6 +1,0 @@
-"""``python -m hvd``: what ``./hvd`` runs in its own virtual environment."""
-
-from hvd.cli import main
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,134 @@
+"""How long builds take, all in one run: plain pip, the pip engine, Spack, and a binary cache."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from typing import Callable, List
+
+from hvd.bench.result import Part, Row
+from hvd.build.engine_pip import PipEngine
+from hvd.build.engine_spack import SpackEngine
+from hvd.build.pipeline import Options
+from hvd.cache import cache, transfer
+from hvd.core import lock, paths, process, stamp
+from hvd.core.run import Run
+from hvd.host import machine
+from hvd.model.environment import HOROVOD, Environment
+from hvd.report import RunReport, write_report
+
+#: What the others are compared with.
+REFERENCE = "plain pip"
+#: What is built, and what its time consists of.
+NOTES = {
+    REFERENCE: "pip install of the patched source tree with the same flags",
+    "hvd pip": "unpack, patch, virtual environment, pip install",
+    "spack install": "py-horovod, its dependencies there",
+    "binary cache": "the same from a binary cache: verify, unpack, relocate",
+}
+
+
+def run(environment: Environment, options: Options, repeat: int = 1) -> Part:
+    """Build ``environment`` in each way, ``repeat`` times in turn, and report the times.
+
+    The baseline is ``pip install`` of the patched source tree (the released one does not
+    compile with today's PyTorch) with the same flags into the same kind of virtual environment.
+
+    Raises:
+        StageFailed: a build failed.
+    """
+    process.adopt_orphans()
+    # Horovod's CMake takes a ccache where it finds one, and Spack hides it from a build
+    # https://github.com/horovod/horovod/blob/v0.28.1/CMakeLists.txt
+    os.environ["CCACHE_DISABLE"] = "1"
+    common = {"python": options.python, "jobs": options.jobs, "fresh": True}
+    pip = PipEngine(environment, **common)
+    spack = SpackEngine(environment, options.sources, **common)
+    current = Run(environment.name, "bench", options.verbose)
+    part = Part("builds", [Row(name, [], environment.name, note=NOTES[name]) for name in NOTES])
+    with lock.exclusive(paths.STATE / "lock"):
+        with current.stage("setup"):
+            with current.step("Spack and its packages") as task:
+                spack.locate(task)
+            spack.setup(current)
+            pip.setup(current)
+        with current.stage("concretize"):
+            spack.concretize(current)
+            pip.concretize(current)
+        with current.stage("build"):
+            with current.step("spack install --only dependencies") as task:
+                arguments = ("install", "--only", "dependencies", f"-j{options.jobs}")
+                spack.fill_mirror(task)
+                spack.spack.run("-e", environment.directory, *arguments, log=task.log)
+            for _ in range(repeat):
+                times = _once(current, pip, spack)
+                for row, seconds in zip(part.rows, times):
+                    row.seconds.append(seconds)
+        part.versions = spack.versions()
+        _report(current, part, environment)
+    return part
+
+
+def _once(run: Run, pip: PipEngine, spack: SpackEngine) -> List[float]:
+    """Seconds of each build of `NOTES`."""
+    times = [_plain(run, pip), _timed(lambda: pip.build(run))]
+    spack.build(run)
+    # its last step: uninstalling and listing sources are no part of an installation
+    times.append(run.stages[-1].steps[-1].seconds)
+    with tempfile.TemporaryDirectory(prefix="hvd-") as scratch:
+        # signatures take milliseconds, and a key that signs would have to be made
+        subject = cache.named(scratch, unsigned=True)
+        with run.step("spack buildcache push") as task:
+            transfer.push(spack.spack, spack.environment, subject, "", task)
+        with run.step(f"spack uninstall {HOROVOD}") as task:
+            arguments = ("uninstall", "--yes-to-all", "--force", HOROVOD)
+            spack.spack.run("-e", spack.environment.directory, *arguments, log=task.log)
+        begin = time.monotonic()
+        transfer.install(spack.spack, spack.environment, spack.solution(), subject, run)
+        times.append(time.monotonic() - begin)
+    return times
+
+
+def _plain(run: Run, pip: PipEngine) -> float:
+    """Seconds of a plain ``pip install`` into a fresh virtual environment."""
+    stamp.clear(pip.directory)
+    with run.step("plain pip install") as task:
+        source, flags = pip.prepare(task.log)
+        seconds = _timed(lambda: pip.pip_install(source, flags, task.log))
+        task.say(f"{seconds:.1f} s in pip itself")
+    return seconds
+
+
+def _timed(work: Callable[[], object]) -> float:
+    begin = time.monotonic()
+    work()
+    return time.monotonic() - begin
+
+
+def _report(run: Run, part: Part, environment: Environment) -> None:
+    """The report of this run, as any other leaves one."""
+    where = {"subject": environment.name}
+    rows = [
+        {
+            "engine": row.name,
+            "seconds": row.median,
+            "ratio": part.ratio(row.name, REFERENCE, **where),
+            "note": row.note,
+        }
+        for row in part.rows
+    ]
+    with run.stage("report"), run.step("report") as task:
+        directory = paths.STATE / "reports" / f"{environment.name}-bench"
+        report = RunReport(
+            environment=environment.name,
+            engine="plain pip, hvd's pip engine and Spack",
+            started=run.started,
+            specs=environment.specs,
+            versions=part.versions,
+            host=machine.describe(),
+            stages=[stage for stage in run.stages if stage.name != "report"],
+            build_times=rows,
+        )
+        write_report(report, directory)
+        task.say(paths.shorten(directory / "report.md"))

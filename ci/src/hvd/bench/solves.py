@@ -1,0 +1,199 @@
+"""How long environments take to concretize, and Spack's own recipe beside them."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import time
+from typing import Any, Dict, List, Mapping
+
+import yaml
+
+from hvd.bench.result import Part, Row
+from hvd.build import solve_all
+from hvd.build.engine_spack import SpackEngine
+from hvd.build.pipeline import Options
+from hvd.core import lock, paths, stamp
+from hvd.core.errors import CommandFailed, HvdError
+from hvd.core.files import write_atomically
+from hvd.core.run import Run
+from hvd.model import environment
+from hvd.model.environment import HOROVOD
+from hvd.solve.spack import UNCACHED, Spack, has_compiler
+
+OURS = "hvd"
+BUILTIN = "builtin"
+#: The row of several environments, whose subject is their number.
+TOGETHER = "together"
+#: Seconds that one solve of builtin's may take.
+_TIMEOUT = 600
+#: What is solved first, so that Spack's caches are there.
+_WARM_UP = "gmake"
+
+
+def run(names: List[str], options: Options, repeat: int = 1) -> Part:
+    """Solve each of the environments ``names`` ``repeat`` times, then builtin's nearest spec.
+
+    Then all of them at a time as ``./hvd concretize`` does, the first 1, 2, 4, ... of them.
+
+    Raises:
+        StageFailed: Spack could not be had, or one of ours has no solution.
+    """
+    options = dataclasses.replace(options, fresh=True)
+    engines = [
+        SpackEngine(environment.load(name), options.sources, jobs=options.jobs, fresh=True)
+        for name in names
+    ]
+    current = Run(solve_all.NAME, "bench", options.verbose)
+    part = Part("solves", [])
+    solved: Dict[str, Row] = {}
+    with lock.exclusive(paths.STATE / "lock"):
+        with current.stage("setup"):
+            with current.step("Spack and its packages") as task:
+                engines[0].locate(task)
+            spack = engines[0].spack
+            for engine in engines:
+                engine.spack = spack
+            for engine in [e for e in engines if not e.environment.site] or engines[:1]:
+                engine.setup(current)
+            with current.step("Spack's caches") as task:
+                if not (spack.scope / "packages.yaml").exists():
+                    spack.find_tools(task.log, [])
+                peer = _configure(spack)
+                for variables in ({}, peer):
+                    spack.run("spec", _WARM_UP, log=task.log, variables=variables)
+        with current.stage("concretize"):
+            for engine in engines:
+                part.rows += _compare(engine, peer, current, repeat, solved)
+    pair = spack.pair
+    part.versions = {"Spack": pair.spack.version, "Spack packages": pair.packages.version}
+    part.rows += _together(names, options)
+    return part
+
+
+def _compare(
+    engine: SpackEngine, peer: Mapping[str, str], run: Run, repeat: int, solved: Dict[str, Row]
+) -> List[Row]:
+    """A row for the environment of ``engine`` and one for builtin's nearest spec.
+
+    Args:
+        solved: rows of builtin's specs, which this adds to: environments that come down to the
+            same one need it solved only once.
+    """
+    subject = engine.environment
+    ours = Row(OURS, [], subject.name, note="; ".join(subject.specs))
+    for _ in range(repeat):
+        begin = time.monotonic()
+        engine.concretize(run)
+        ours.seconds.append(time.monotonic() - begin)
+        run.stages[-1].steps[-1].name = subject.name
+    spec = nearest(engine.solution())
+    if spec not in solved:
+        solved[spec] = _builtin(engine, spec, peer, run, repeat)
+    return [ours, dataclasses.replace(solved[spec], subject=subject.name)]
+
+
+def _builtin(
+    engine: SpackEngine, spec: str, peer: Mapping[str, str], run: Run, repeat: int
+) -> Row:
+    """A row for builtin's ``spec``, which may have no solution."""
+    name = engine.environment.name
+    row = Row(BUILTIN, [], name, note=spec)
+    for _ in range(repeat):
+        with run.step(f"builtin, {name}") as task:
+            begin = time.monotonic()
+            arguments = (*UNCACHED, "spec", "--fresh", spec)
+            try:
+                engine.spack.run(*arguments, log=task.log, variables=peer, timeout=_TIMEOUT)
+            except CommandFailed as error:
+                # both are what its users get
+                if error.status is None:
+                    why = f"no solution within {_TIMEOUT} s"
+                elif "failed to concretize" in task.log.read_text(errors="replace"):
+                    why = "no solution"
+                else:
+                    raise
+                task.skipped(why)
+                row.note += f": {why}"
+                break
+            row.seconds.append(time.monotonic() - begin)
+    return row
+
+
+def nearest(solution: Mapping[str, Any]) -> str:
+    """The spec of Spack's own recipe that comes nearest to the solution of an environment.
+
+    Without architecture: it is solved for this machine, whose compilers are all that it knows.
+
+    Args:
+        solution: the concrete specs by hash, as a lock file has them.
+    """
+    node = next(each for each in solution.values() if each["name"] == HOROVOD)
+    variants = node["parameters"]
+    controllers = [name for name in ("mpi", "gloo") if variants[name]]
+    # it has one variant for what carries the operations, no DDL, and no RCCL in place of NCCL
+    carriers = ("ccl",) if variants["rocm"] else ("nccl", "ccl")
+    operations = [name for name in carriers if variants[name]] or controllers
+    words = [f"builtin.{HOROVOD}@{node['version']}"]
+    words.append(f"frameworks={','.join(sorted(variants['frameworks']))}")
+    words.append(f"controllers={','.join(controllers)}")
+    words.append(f"tensor_ops={operations[0]}")
+    # of GPUs' architectures it has CUDA's alone, which it does not hand on to NCCL; without it
+    # NCCL has no solution
+    words += [f"{'+' if variants[stack] else '~'}{stack}" for stack in ("cuda", "rocm")]
+    if variants["cuda"]:
+        values = variants["cuda_arch"]
+        words.append(f"cuda_arch={values if isinstance(values, str) else ','.join(values)}")
+        words += [f"^nccl {words[-1]}"] if operations[0] == "nccl" else []
+    return " ".join(words)
+
+
+def _configure(spack: Spack) -> Dict[str, str]:
+    """Configure a Spack without this repository; the variables that make ``spack`` that one.
+
+    It is as Spack comes, with this machine's compilers and build tools found, and nothing
+    installed.
+
+    Raises:
+        HvdError: the machine lacks a compiler that Spack's own recipe needs.
+    """
+    directory = spack.state / "builtin"
+    scope = directory / "config"
+    stamp.clear(directory)
+    scope.mkdir(parents=True)
+    builtin = spack.packages / "repos" / "spack_repo" / "builtin"
+    files = {
+        "config": {
+            "install_tree": {"root": str(directory / "opt")},
+            "misc_cache": str(directory / "cache"),
+            # its recipe has no other versions
+            "deprecated": True,
+        },
+        "repos": {"builtin": str(builtin)},
+        "bootstrap": {"enable": False, "root": str(directory / "bootstrap")},
+    }
+    for section, content in files.items():
+        text = yaml.safe_dump({section: content}, sort_keys=False)
+        write_atomically(scope / f"{section}.yaml", text.encode())
+    tools = spack.scope / "packages.yaml"
+    if not has_compiler(yaml.safe_load(tools.read_text())["packages"], "fortran"):
+        raise HvdError(
+            "Spack's own recipe needs a Fortran compiler, and none is on PATH",
+            "install one, such as gfortran, or measure the rest: --only builds --only allreduce",
+        )
+    shutil.copy(tools, scope)
+    return {
+        "SPACK_USER_CONFIG_PATH": str(scope),
+        "SPACK_USER_CACHE_PATH": str(directory / "user"),
+    }
+
+
+def _together(names: List[str], options: Options) -> List[Row]:
+    """A row for each number of environments that are solved at a time."""
+    counts = [2**power for power in range(len(names).bit_length()) if 2**power < len(names)]
+    rows = []
+    for count in [*counts, len(names)]:
+        begin = time.monotonic()
+        solve_all.run(names[:count], options)
+        rows.append(Row(TOGETHER, [time.monotonic() - begin], str(count)))
+    return rows

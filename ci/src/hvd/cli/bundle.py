@@ -1,0 +1,124 @@
+"""``./hvd bundle``."""
+
+from __future__ import annotations
+
+import pathlib
+import platform
+from typing import Optional
+
+import typer
+
+from hvd.build import pipeline
+from hvd.build.engine_spack import SpackEngine
+from hvd.build.pipeline import Options
+from hvd.cache import keyring, transfer
+from hvd.cache.cache import Cache
+from hvd.cli.common import (
+    PackagesOption,
+    PairOption,
+    PythonOption,
+    SpackOption,
+    SpecOption,
+    VerboseOption,
+    WrapperOption,
+    chosen,
+)
+from hvd.core import console, lock, paths, process
+from hvd.core.run import Run, Task
+from hvd.deliver.bundle import content, pack
+from hvd.host import framework, machine
+from hvd.model import built
+from hvd.model.environment import DEFAULT, Environment
+from hvd.solve.spack import Sources
+
+
+def bundle(
+    name: str = typer.Argument(DEFAULT, metavar="ENV", help="Environment; see ./hvd list."),
+    to: Optional[pathlib.Path] = typer.Option(
+        None, "--to", metavar="DIR|FILE.tar|FILE.tar.gz", show_default=False,
+        help="What to write.  [default: a directory below .hvd/bundles]",
+    ),
+    with_cache: bool = typer.Option(
+        False, "--with-cache", help="Add a binary cache with what Spack built of it here."
+    ),
+    key: str = typer.Option(
+        "", "--key", metavar="KEY", envvar="HVD_CACHE_KEY", show_default=False,
+        help="Sign that with this key of the keyring; see ./hvd cache key.",
+    ),
+    spec: str = SpecOption,
+    python: str = PythonOption,
+    spack: str = SpackOption,
+    packages: str = PackagesOption,
+    compiler_wrapper: str = WrapperOption,
+    pair: str = PairOption,
+    verbose: bool = VerboseOption,
+) -> None:  # fmt: skip
+    """Write all that an environment needs, for a machine without network.
+
+    This repository, Spack and its packages at their commits, sources, and wheels for this
+    machine's kind of processor and Python. install.sh in it checks every file, sets everything
+    up below a prefix, and runs Horovod on two ranks.
+    """
+    commit = content.commit()
+    environment = chosen(name, spec)
+    destination = (to or paths.STATE / "bundles" / f"{environment.name}-{commit[:7]}").expanduser()
+    signer = transfer.fingerprint(Cache(""), key) if with_cache else ""
+    if with_cache:
+        built.check(built.find(environment.name, "spack"), SpackEngine.digest(environment))
+    sources = Sources(spack, packages, compiler_wrapper, pair)
+    with pack.gathering(destination.absolute()) as directory:
+        options = Options("spack", sources, python, machine.cores(), verbose=verbose)
+        pipeline.run(environment, options, last="concretize")
+        engine = SpackEngine(environment, sources)
+        process.adopt_orphans()
+        run = Run(environment.name, "bundle", verbose)
+        with lock.exclusive(paths.STATE / "lock"), run.stage("bundle"):
+            _gather(run, engine, directory, "" if python else _frameworks(environment), signer)
+            with run.step("checksums") as task:
+                facts = {
+                    "ENVIRONMENT": name,
+                    "SPEC": spec,
+                    "PAIR": engine.spack.pair.name,
+                    "COMMIT": commit,
+                    "MACHINE": platform.machine(),
+                    "PYTHON": ".".join(platform.python_version_tuple()[:2]),
+                    "SITE": environment.site,
+                }
+                digest = pack.seal(directory, facts)
+                task.say(f"{pack.SUMS}: sha256 {digest}")
+    console.note(f"{paths.shorten(destination)}")
+    console.note("on the other machine: ./install.sh --prefix DIR")
+
+
+def _gather(
+    run: Run, engine: SpackEngine, directory: pathlib.Path, python: str, signer: str
+) -> None:
+    """Fill ``directory``.
+
+    Args:
+        python: interpreter with the pinned frameworks; empty where they come from elsewhere.
+        signer: fingerprint of the key for a binary cache; empty for no cache.
+    """
+    environment = engine.environment
+    with run.step("Spack and its packages") as task:
+        engine.locate(task)
+    with run.step("repositories") as task:
+        content.repositories(engine.spack, directory / "git", task)
+    with run.step("sources") as task:
+        content.sources(engine.spack, environment, directory / "sources", task)
+    with run.step("wheels") as task:
+        content.wheels(environment, python, directory / "wheels", task)
+    if signer:
+        with run.step("binary cache") as task:
+            _binaries(engine, directory / "cache", signer, task)
+
+
+def _binaries(engine: SpackEngine, directory: pathlib.Path, signer: str, task: Task) -> None:
+    transfer.push(engine.spack, engine.environment, Cache(directory.as_uri()), signer, task)
+    keyring.export(signer, directory / "key.asc")
+    task.say(f"signed with {signer}")
+
+
+def _frameworks(environment: Environment) -> str:
+    """The interpreter with the pinned frameworks; empty where the site has them."""
+    return "" if environment.site else str(framework.place(environment.frameworks))

@@ -1,0 +1,115 @@
+"""``./hvd check``."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+from typing import List, Sequence
+
+import typer
+
+from hvd.cli.common import BuiltByOption, EngineName
+from hvd.core import console, lock, paths
+from hvd.core.errors import HvdError
+from hvd.deliver.activation import plan, shells
+from hvd.launch.program import callers
+from hvd.model import built, site
+from hvd.reframe import systems
+
+_HERE = pathlib.Path(systems.__file__).parent
+
+
+def check(
+    context: typer.Context,
+    name: str = typer.Argument(..., metavar="ENV", help="Environment; see environments/sites."),
+    engine: EngineName = BuiltByOption,
+    partition: str = typer.Option(
+        "", "--partition", metavar="NAME", help="Another kind of node of the site's."
+    ),
+    account: str = typer.Option("", "--account", metavar="NAME", help="Whom jobs are billed to."),
+    quick: bool = typer.Option(False, "--quick", help="Fewer and smaller sizes."),
+    dry_run: bool = typer.Option(
+        False, "--dry-run", help="Write the job scripts and submit none; on any machine."
+    ),
+) -> None:
+    """Check a built environment on its site's nodes, in jobs, with ReFrame.
+
+    What was built, then two ranks on one node and on two, for each framework and operation.
+    Further arguments go to ReFrame: ./hvd check ENV -- --list
+    """
+    machine = site.of(name)
+    kind = partition or machine.environments[name].partition
+    if kind not in machine.partitions:
+        raise HvdError(
+            f"--partition: {machine.name} has none called '{kind}'",
+            f"use one of {', '.join(machine.partitions)}",
+        )
+    action = _action(dry_run, context.args)
+    if "--run" in action:
+        subject = built.find(name, engine.value)
+        shells.write(plan.make(subject), subject.directory)
+        _say_what_is_not_judged(machine, name, quick)
+    words = [*_reframe(), "-C", _HERE / "settings.py", "-c", _HERE / "checks.py"]
+    words += ["--system", f"{machine.name}:{kind}", "-p", f"^{name}$", "--prefix", systems.PREFIX]
+    words += ["-S", f"engine={engine.value}"] + ["-S", "Allreduce.quick=true"] * quick
+    option = {"slurm": "-A", "lsf": "-P"}.get(machine.scheduler, "")
+    words += [f"--job-option={option} {account}"] if account and option else []
+    words += ["--nocolor"] * (not sys.stdout.isatty())
+    with lock.exclusive(systems.PREFIX / "lock", "checks in this checkout"):
+        report = systems.PREFIX / systems.REPORT
+        report.unlink(missing_ok=True)
+        status = _run([*words, *action])
+        if not status and action != context.args and not report.exists():
+            raise HvdError(
+                "no check was run", f"see which there are: ./hvd check {name} -- --list"
+            )
+    raise typer.Exit(1 if status else 0)
+
+
+def _run(words: Sequence[object]) -> int:
+    """ReFrame's exit status."""
+    sys.stdout.flush()
+    process = subprocess.Popen(list(map(str, words)), cwd=systems.PREFIX, env=callers(os.environ))
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            # it had that, too, and cancels its jobs
+            continue
+
+
+def _action(dry_run: bool, further: List[str]) -> List[str]:
+    """What ReFrame is to do, unless the further arguments say that."""
+    if {"-l", "-L", "--list", "--list-detailed", "--describe"} & set(further):
+        return further
+    return ["--dry-run" if dry_run else "--run", "--performance-report", *further]
+
+
+def _reframe() -> List[str]:
+    """The program: that of our own Python.
+
+    Raises:
+        HvdError: it is not installed.
+    """
+    program = pathlib.Path(sys.executable).with_name("reframe")
+    if not program.is_file():
+        raise HvdError(f"there is no {program}", "start this as ./hvd check, which installs it")
+    return [sys.executable, str(program)]
+
+
+def _say_what_is_not_judged(machine: site.Site, name: str, quick: bool) -> None:
+    if quick:
+        console.aside("--quick: bandwidths are measured and not judged")
+        return
+    use = machine.environments[name]
+    missing = [
+        f"{operations} on {nodes} node{'s' * (nodes > 1)}"
+        for operations, nodes in systems.cases(machine, name)
+        if use.least_bandwidth(operations, nodes) is None
+    ]
+    if missing:
+        file = paths.shorten(site.directory() / machine.name / site.SITE)
+        console.aside(f"{file} has no bandwidth of {name} for {', '.join(missing)}:")
+        console.aside("it is measured there, and not judged")

@@ -1,0 +1,78 @@
+"""``./hvd container``."""
+
+from __future__ import annotations
+
+import enum
+import pathlib
+import sys
+from typing import Optional
+
+import typer
+
+from hvd.core import console
+from hvd.core.files import write_atomically
+from hvd.core.paths import shorten
+from hvd.deliver.container import plan
+from hvd.model import environment
+
+
+class Format(str, enum.Enum):
+    """What is written."""
+
+    apptainer = "apptainer"
+    containerfile = "containerfile"
+
+
+def container(
+    name: str = typer.Argument(..., metavar="ENV", help="Environment; see ./hvd list."),
+    format: Format = typer.Option(
+        Format.containerfile, "--format", help="For Apptainer; or for Podman, Docker and Shifter."
+    ),
+    output: Optional[pathlib.Path] = typer.Option(
+        None,
+        "--output",
+        "-o",
+        metavar="FILE",
+        show_default=False,
+        help="File to write; standard output where not given.",
+    ),  # fmt: skip
+    spec: str = typer.Option(
+        "",
+        "--spec",
+        metavar="SPEC",
+        show_default=False,
+        help="Build this py-horovod in place of the environment's.",
+    ),  # fmt: skip
+    mpi: str = typer.Option(
+        "",
+        "--mpi",
+        metavar="ABI",
+        show_default=False,
+        help="ABI of the host's MPI: openmpi or mpich.  [default: the site's, or openmpi]",
+    ),  # fmt: skip
+    target: str = typer.Option(
+        "",
+        "--target",
+        metavar="TARGET",
+        show_default=False,
+        help="Oldest processor to run on.  [default: the site's, or x86_64_v3]",
+    ),  # fmt: skip
+) -> None:
+    """Write the definition of a container image with an environment's Horovod.
+
+    It is built in this checkout, and tests Horovod on two ranks while it is built:
+
+    ./hvd container local-hvd -o Containerfile && podman build -f Containerfile -t horovod .
+    """
+    # HPCCM takes a while to import, which the other commands need not spend
+    from hvd.deliver.container import recipe
+
+    chosen = environment.load(name)
+    if spec:
+        chosen = environment.derive(chosen, spec)
+    text = recipe.render(plan.make(chosen, mpi, target), format.value)
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        write_atomically(output, text.encode())
+        console.note(shorten(output))

@@ -1,0 +1,43 @@
+"""``./hvd debian``."""
+
+from __future__ import annotations
+
+from typing import List, Optional
+
+import typer
+
+from hvd.core import console, paths
+from hvd.core.errors import HvdError
+from hvd.host import debian
+
+
+def run(
+    context: typer.Context,
+    suite: str = typer.Argument(..., metavar="SUITE", help="Debian's release, such as trixie."),
+    binds: Optional[List[str]] = typer.Option(
+        None,
+        "--bind",
+        metavar="PATH",
+        help="A directory of this machine that the command sees as well, to read.",
+    ),
+    options: Optional[List[str]] = typer.Option(
+        None,
+        "--apt",
+        metavar="OPTION",
+        help="For making the root, such as 'Acquire::Check-Valid-Until \"false\"' with a mirror "
+        "that stands still.",
+    ),
+) -> None:
+    """Run a command in another Debian release: with its compilers and its Python.
+
+    For example: ./hvd debian trixie -- ./hvd matrix --filter compiler=gcc-13,gcc-14,clang-19
+
+    A root of it is made once, in the cache, by mmdebstrap; bubblewrap runs the command there, in
+    this checkout.  Which packages a root has: ci/versions.yaml, key 'debian'.
+    """  # fmt: skip
+    if not context.args:
+        raise HvdError("no command is given", f"./hvd debian {suite} -- COMMAND")
+    log = paths.STATE / "logs" / f"debian-{suite}.log"
+    with console.step(f"a root of Debian's {suite}"):
+        place = debian.root(suite, log, options or [])
+    raise typer.Exit(debian.run(place, context.args, binds or []))

@@ -1,0 +1,61 @@
+"""``./hvd doctor``."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import List
+
+import rich.box
+import rich.table
+import rich.text
+import typer
+
+from hvd.cli.common import BuiltArgument, BuiltByOption, EngineName
+from hvd.core import console
+from hvd.doctor import checks, gather
+from hvd.doctor.model import Finding, State
+from hvd.launch.program import callers
+
+#: The exit status where a check fails.
+FAILED = 1
+_COLOURS = {
+    State.ok: "green",
+    State.warn: "yellow",
+    State.fail: "bold red",
+    State.unknown: "cyan",
+}
+
+
+def doctor(
+    name: str = BuiltArgument,
+    engine: EngineName = BuiltByOption,
+    as_json: bool = typer.Option(False, "--json", help="Print it for programs."),
+) -> None:
+    """Look at a built environment, this shell and this machine, and say what is wrong.
+
+    Exit status 1 where a check fails.  What cannot be seen here, such as a GPU on a login node,
+    is not known, which is not ok.
+    """
+    findings = checks.examine(gather.facts(name, engine.value, callers(os.environ)))
+    if as_json:
+        report = {"environment": name, "checks": [each.to_dict() for each in findings]}
+        sys.stdout.write(json.dumps(report, indent=1) + "\n")
+    else:
+        _show(findings)
+    if any(each.state is State.fail for each in findings):
+        raise typer.Exit(FAILED)
+
+
+def _show(findings: List[Finding]) -> None:
+    table = rich.table.Table(box=rich.box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for title in ("Check", "State", "Finding"):
+        table.add_column(title, overflow="fold", no_wrap=title != "Finding")
+    for each in findings:
+        text = rich.text.Text(each.finding)
+        if each.remedy and each.state is not State.ok:
+            text.append(f"\nway out: {each.remedy}", style="dim")
+        state = rich.text.Text(each.state.value, style=_COLOURS[each.state])
+        table.add_row(each.check, state, text)
+    console.out.print(table, soft_wrap=False)

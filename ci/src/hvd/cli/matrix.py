@@ -1,0 +1,130 @@
+"""``./hvd matrix``."""
+
+from __future__ import annotations
+
+import collections
+from typing import List, Optional, Sequence
+
+import typer
+
+from hvd.cli.common import JobsOption
+from hvd.core import console, paths
+from hvd.core.errors import HvdError
+from hvd.host import machine
+from hvd.matrix import definition, driver, estimate, here, page, plan, result, runner
+from hvd.matrix.definition import Matrix
+from hvd.matrix.here import Here
+from hvd.matrix.plan import Planned
+from hvd.matrix.result import TRIED, Result
+
+_MINUTE = 60
+
+
+def matrix(
+    filters: Optional[List[str]] = typer.Option(
+        None,
+        "--filter",
+        metavar="AXIS=VALUE|TEXT",
+        help="Cells with this value of an axis, or this text in their name; several all hold.",
+    ),
+    shard: str = typer.Option(
+        "1/1",
+        "--shard",
+        metavar="K/N",
+        help="Part K of N of the cells, for a machine or a checkout each.",
+    ),
+    jobs: int = JobsOption,
+    resume: bool = typer.Option(
+        False, "--resume", help="Leave out cells whose result still holds."
+    ),
+    limit: int = typer.Option(
+        60, "--limit", min=1, metavar="MINUTES", help="Time that a cell may take."
+    ),
+    examples: bool = typer.Option(
+        False, "--examples", help="Run the examples of cells that pass, on one rank and on two."
+    ),
+    upstream_tests: bool = typer.Option(
+        False, "--upstream-tests", help="Run Horovod's own tests in cells that pass."
+    ),
+    cuda: bool = typer.Option(
+        False, "--cuda", help="Take frameworks for CUDA where there may be no other: gigabytes."
+    ),
+    listed: bool = typer.Option(False, "--list", help="List the cells, and try none."),
+    make_page: bool = typer.Option(
+        False, "--page", help="Make docs/support-matrix.md from the results, and try none."
+    ),
+    check: bool = typer.Option(
+        False, "--check", help="Fail where the page is not what the results say; write nothing."
+    ),
+) -> None:
+    """Build and test what ci/matrix.yaml asks for, cell by cell, and keep every result.
+
+    For example: ./hvd matrix --filter framework=pytorch-2.13 --filter mpi=mpich-5
+
+    A result is a file in docs/matrix, which docs/support-matrix.md is made from.  Exit status: 1
+    where a cell failed that is not expected to.
+    """  # fmt: skip
+    asked = definition.matrix()
+    if make_page or check:
+        for path in page.write(asked, check):
+            console.note(paths.shorten(path))
+        return
+    found = here.look(asked, cuda)
+    earlier = {each.cell.id: each for each in result.load_all()}
+    tried = [each.cell for each in earlier.values() if each.result in TRIED]
+    planned = plan.plan(asked, found, tried)
+    cells = driver.shard(driver.chosen(planned, filters or []), shard)
+    if not cells:
+        raise HvdError("no cell is left by --filter and --shard", "list them: ./hvd matrix --list")
+    options = runner.Options(
+        jobs or machine.cores(), float(limit * _MINUTE), upstream_tests, examples
+    )
+    held = [each for each in cells if driver.current(asked, each, found, earlier, options)]
+    if listed:
+        _list(cells, held, earlier)
+        return
+    todo = [each for each in cells if not (resume and each in held)]
+    _announce(todo, len(cells) - len(todo), found, list(earlier.values()))
+    results = driver.run(asked, todo, found, options)
+    if len(cells) == len(planned):
+        result.forget({each.cell.id for each in planned})
+    _summarize(asked, results)
+    if driver.unexpected(asked, results):
+        raise typer.Exit(1)
+
+
+def _list(cells: Sequence[Planned], held: Sequence[Planned], earlier) -> None:
+    for each in cells:
+        before = earlier.get(each.cell.id)
+        known = before.result if before else "not tried"
+        if before and before.result in TRIED and each not in held:
+            known += ", stale"
+        text = f"{each.cell.id}: {known if each.action == 'try' else each.action}"
+        console.out.print(f"{text}  {each.reason}".rstrip(), markup=False)
+
+
+def _announce(
+    todo: Sequence[Planned], left_out: int, found: Here, earlier: Sequence[Result]
+) -> None:
+    """What is about to be done, and how long it will take."""
+    counts = collections.Counter(each.action for each in todo)
+    parts = [f"{counts['try']} to try"]
+    parts += [f"{counts[name]} {name}" for name in ("refused", "skipped") if counts[name]]
+    parts += [f"{left_out} as before"] if left_out else []
+    console.note(f"cells: {', '.join(parts)}")
+    cache = here.ccache_version(found.ccache)
+    console.note(
+        f"compiler cache: {cache or 'none (ccache is not on PATH): each compiles it all'}"
+    )
+    cells = [each.cell for each in todo if each.action == "try"]
+    if cells:
+        console.note(str(estimate.estimate(cells, earlier, bool(found.ccache))))
+
+
+def _summarize(asked: Matrix, results: Sequence[Result]) -> None:
+    counts = collections.Counter(each.result for each in results)
+    console.note(", ".join(f"{counts[name]} {name}" for name in counts))
+    for each in driver.unexpected(asked, results):
+        console.note(f"log: {paths.shorten(runner.log(each.cell))}")
+    if any(each.result in TRIED for each in results):
+        console.note("the page: ./hvd matrix --page")

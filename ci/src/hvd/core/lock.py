@@ -1,0 +1,99 @@
+"""One ``./hvd`` at a time in a checkout, and no orphans of a killed one.
+
+Every process that ``./hvd`` starts carries a variable that names the lock.  When ``./hvd`` was
+killed and left a compiler or a Spack running, the next one gets the lock at once, finds these
+processes by that variable, and ends them before they can write another byte.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pathlib
+import time
+from typing import Iterator, List
+
+import psutil
+
+from hvd.core.errors import HvdError
+
+#: Carried by every process below ``./hvd``: the owner and the path of the lock it runs under,
+#: ``PID:PATH``.
+MARK = "HVD_LOCK"
+#: Seconds that orphans get to end.
+PATIENCE = 10.0
+
+
+@contextlib.contextmanager
+def exclusive(path: pathlib.Path, what: str = "works in this checkout") -> Iterator[None]:
+    """Hold the lock file ``path`` for the length of the block.
+
+    Args:
+        what: what the one that holds it does, for the error.
+
+    Raises:
+        HvdError: another ``./hvd`` holds it, or orphans of an earlier one do not end.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.pread(descriptor, 32, 0).decode().strip() or "?"
+            raise HvdError(
+                f"another ./hvd (process {owner}) {what}",
+                f"wait for it, or end it with: kill {owner}",
+            ) from None
+        end_orphans(path)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        os.environ[MARK] = f"{os.getpid()}:{path}"
+        yield
+    finally:
+        os.environ.pop(MARK, None)
+        os.close(descriptor)
+
+
+def end_orphans(path: pathlib.Path) -> None:
+    """Kill what an earlier ``./hvd`` under the lock ``path`` left running.
+
+    Raises:
+        HvdError: some process does not go away.
+    """
+    orphans = _marked(path)
+    for process in orphans:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    deadline = time.monotonic() + PATIENCE
+    while alive := [process for process in orphans if _runs(process)]:
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.05)
+    if alive:
+        numbers = " ".join(str(process.pid) for process in alive)
+        raise HvdError(
+            f"processes of an earlier ./hvd do not end: {numbers}",
+            f"look at them: ps -fp {numbers.replace(' ', ',')}",
+        )
+
+
+def _runs(process: psutil.Process) -> bool:
+    """Whether it is more than an entry that its parent has not read yet."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def _marked(path: pathlib.Path) -> List[psutil.Process]:
+    """What carries the mark of another owner of ``path`` than this process."""
+    own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+    found = []
+    for process in psutil.process_iter():
+        # another user's environment cannot be read, and is not ours to end
+        with contextlib.suppress(psutil.Error):
+            owner, _, where = process.environ().get(MARK, "").partition(":")
+            if process.pid not in own and where == str(path) and owner != str(os.getpid()):
+                found.append(process)
+    return found

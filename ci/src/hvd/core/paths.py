@@ -1,0 +1,49 @@
+"""Where everything is.  All that ``./hvd`` writes is below two directories.
+
+``<checkout>/.hvd``, or what ``HVD_STATE`` names, belongs to this checkout: virtual environments,
+Spack's configuration and installations, logs, reports.  ``./hvd matrix`` gives each of its builds
+a directory of its own in this way.  ``${XDG_CACHE_HOME:-~/.cache}/hvd`` is shared by all checkouts
+of a user and holds what can be had again: clones, sources, Spack's own caches.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+#: The checkout that this file belongs to.
+ROOT = pathlib.Path(__file__).resolve().parents[4]
+#: Where Python finds this package.
+SOURCE = ROOT / "ci" / "src"
+STATE = pathlib.Path(os.path.abspath(os.environ.get("HVD_STATE") or ROOT / ".hvd"))
+ENVIRONMENTS = ROOT / "environments"
+REPOSITORY = ROOT / "spack_repo" / "hvd"
+PACKAGES = ROOT / "packages"
+VERSIONS = ROOT / "ci" / "versions.yaml"
+LOGS = STATE / "logs"
+
+
+def cache() -> pathlib.Path:
+    """The user's cache directory for this project; see the XDG base directory specification."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    # the specification: a relative path is to be ignored
+    home = pathlib.Path(base) if os.path.isabs(base) else pathlib.Path.home() / ".cache"
+    return home / "hvd"
+
+
+#: What Spack calls the directory of the keyring.
+KEYRING_VARIABLE = "SPACK_GNUPGHOME"
+
+
+def keyring() -> pathlib.Path:
+    """The directory of the keys that packages are signed with, and checked against."""
+    return pathlib.Path(os.environ.get(KEYRING_VARIABLE) or STATE / "gnupg").absolute()
+
+
+def shorten(path: os.PathLike) -> str:
+    """``path`` as a person would type it: relative to the checkout where it is inside."""
+    path = pathlib.Path(path)
+    try:
+        return str(path.relative_to(ROOT))
+    except ValueError:
+        return str(path)

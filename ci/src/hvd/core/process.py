@@ -1,0 +1,170 @@
+"""Run commands so that their output is logged and nothing of them is left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import dataclasses
+import os
+import pathlib
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence
+
+import psutil
+
+from hvd.core.errors import CommandFailed
+
+#: Lines of a failing command's output that its error carries.
+TAIL_LINES = 20
+#: Seconds between SIGTERM and SIGKILL.
+GRACE = 3.0
+
+_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+
+
+@dataclasses.dataclass(frozen=True)
+class Completed:
+    """What a finished command left: its exit status, its wall time in seconds and its log.
+
+    ``begin`` is where in the log its output starts, in bytes.
+    """
+
+    status: int
+    seconds: float
+    log: pathlib.Path
+    begin: int = 0
+
+    @property
+    def output(self) -> str:
+        """Everything the command printed, standard error included."""
+        return self.log.read_bytes()[self.begin :].decode(errors="replace")
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every orphaned descendant (Linux; elsewhere a no-op).
+
+    Launchers put ranks into sessions of their own; without this, a rank whose launcher
+    died would belong to init and could no longer be found.  See prctl(2),
+    PR_SET_CHILD_SUBREAPER.
+    """
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def run(
+    command: Sequence[object],
+    *,
+    log: pathlib.Path,
+    cwd: Optional[pathlib.Path] = None,
+    env: Optional[Mapping[str, str]] = None,
+    timeout: Optional[float] = None,
+    check: bool = True,
+) -> Completed:
+    """Run ``command`` to its end, its output in ``log``.
+
+    Args:
+        command: program and arguments; no shell is involved.
+        log: file to which standard output and standard error are appended.
+        cwd: working directory.
+        env: the whole environment; the caller's where None.
+        timeout: limit in seconds; when it is reached the whole process tree is killed.
+        check: raise on a non-zero exit status.
+
+    Raises:
+        CommandFailed: non-zero status (with ``check``), time-out, or no such program.
+    """
+    words = [os.fspath(word) if isinstance(word, os.PathLike) else str(word) for word in command]
+    printable = " ".join(shlex.quote(word) for word in words)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    before = psutil.Process().children(recursive=True)
+    begin = time.monotonic()
+    with open(log, "ab") as sink:
+        sink.write(f"$ {printable}\n".encode())
+        sink.flush()
+        start = sink.tell()
+        try:
+            child = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                cwd=cwd,
+                env=None if env is None else dict(env),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise CommandFailed(printable, 127, str(error), log, 0.0) from error
+        status: Optional[int] = None
+        try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                status = child.wait(timeout)
+        finally:
+            kill_tree(child.pid, spare=before)
+    seconds = time.monotonic() - begin
+    if status is None or (check and status != 0):
+        raise CommandFailed(printable, status, tail(log), log, seconds)
+    return Completed(status, seconds, log, start)
+
+
+def tail(log: pathlib.Path, lines: int = TAIL_LINES) -> str:
+    """The last ``lines`` lines of ``log``; empty where there is no such file."""
+    with contextlib.suppress(OSError):
+        return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+    return ""
+
+
+def kill_tree(pid: int, spare: Sequence[psutil.Process] = ()) -> None:
+    """End process ``pid``, its descendants, and those of ours that were orphaned.
+
+    Args:
+        pid: the root of the tree; need not be alive.
+        spare: descendants of this process that were there before and stay.
+    """
+    spared = {process.pid for process in spare}
+    for send in (signal.SIGTERM, signal.SIGKILL):
+        doomed = [p for p in _family(pid) if p.pid not in spared]
+        if not doomed:
+            return
+        for process in doomed:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(send)
+        psutil.wait_procs(doomed, timeout=GRACE)
+
+
+def _family(pid: int) -> List[psutil.Process]:
+    found = {p.pid: p for p in psutil.Process().children(recursive=True)}
+    with contextlib.suppress(psutil.NoSuchProcess):
+        root = psutil.Process(pid)
+        found.update({p.pid: p for p in [root, *root.children(recursive=True)]})
+    return [p for p in found.values() if _alive(p)]
+
+
+def _alive(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+@contextlib.contextmanager
+def stopwatch() -> Iterator[Callable[[], float]]:
+    """Yield a function that returns the seconds since the block was entered."""
+    begin = time.monotonic()
+    yield lambda: time.monotonic() - begin
+
+
+def clean_environment(path: str = "") -> Dict[str, str]:
+    """This process's environment without what would let another Python's packages in."""
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
+        and not name.startswith("HOROVOD_")
+    }
+    environment["PYTHONNOUSERSITE"] = "1"
+    if path:
+        environment["PATH"] = path
+    return environment

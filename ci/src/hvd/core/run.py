@@ -1,0 +1,130 @@
+"""One run of ``./hvd``: its stages and steps, shown as they go and kept for the report."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import pathlib
+import re
+import time
+from typing import Iterator, List
+
+from hvd.core import console
+from hvd.core.errors import HvdError
+from hvd.core.paths import LOGS
+from hvd.core.steps import Stage, Step
+
+#: The exit status of ``./hvd`` when a stage fails.
+EXIT_STATUS = {
+    "setup": 10,
+    "concretize": 11,
+    "build": 12,
+    "smoke": 13,
+    "report": 14,
+    "cache": 15,
+    "bundle": 16,
+}
+
+
+class StageFailed(Exception):
+    """A stage ended with an error that was shown already."""
+
+    def __init__(self, stage: str, error: HvdError) -> None:
+        super().__init__(stage)
+        self.status = EXIT_STATUS[stage]
+        self.error = error
+
+
+@dataclasses.dataclass
+class Task:
+    """The step in progress: where its log goes, what its line says."""
+
+    log: pathlib.Path
+    progress: console.Progress
+    step: Step
+
+    def cached(self, detail: str = "") -> None:
+        """Say that an earlier run did this step, and that it still holds."""
+        self.step.status = "cached"
+        self.say(detail or "already there")
+
+    def skipped(self, reason: str) -> None:
+        """Say that this step was not done, and why."""
+        self.step.status = "skipped"
+        self.say(reason)
+
+    def failed(self, reason: str) -> None:
+        """Say that this step failed, and why; the stage goes on."""
+        self.step.status = "failed"
+        self.say(reason)
+
+    def say(self, detail: str) -> None:
+        """Put ``detail`` on the step's line."""
+        self.step.detail = self.progress.detail = detail
+
+
+class Run:
+    """The stages of one ``./hvd`` for one environment and engine.
+
+    Args:
+        environment: name of the environment.
+        engine: ``auto``, ``spack`` or ``pip``; not ``auto`` any more when setup is done.
+        verbose: show where each log is.
+    """
+
+    def __init__(self, environment: str, engine: str, verbose: bool = False) -> None:
+        self.environment = environment
+        self.engine = engine
+        self.logs = LOGS / f"{environment}-{engine}"
+        self.verbose = verbose
+        self.started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        self.stages: List[Stage] = []
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[Stage]:
+        """A stage; an error in it is shown and becomes :class:`StageFailed`."""
+        console.heading(name)
+        stage = Stage(name)
+        self.stages.append(stage)
+        begin = time.monotonic()
+        try:
+            yield stage
+        except HvdError as error:
+            stage.status = "failed"
+            console.error(error, getattr(error, "tail", ""))
+            raise StageFailed(name, error) from error
+        except BaseException:
+            stage.status = "failed"
+            raise
+        finally:
+            stage.seconds = time.monotonic() - begin
+            if stage.status == "ok" and stage.steps:
+                if all(step.status == "cached" for step in stage.steps):
+                    stage.status = "cached"
+
+    @contextlib.contextmanager
+    def step(self, name: str) -> Iterator[Task]:
+        """A step of the stage in progress."""
+        stage = self.stages[-1]
+        slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+        log = self.logs / stage.name / f"{len(stage.steps) + 1:02d}-{slug}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_bytes(b"")
+        step = Step(name, log=str(log))
+        stage.steps.append(step)
+        with console.step(name) as progress:
+            progress.log = log
+            try:
+                yield Task(log, progress, step)
+            except BaseException as error:
+                step.status = "failed"
+                step.detail = str(error).splitlines()[0] if str(error) else type(error).__name__
+                raise
+            finally:
+                step.seconds = progress.seconds
+                progress.verdict = step.status
+                if not log.stat().st_size:
+                    # nothing was run
+                    step.log = None
+        if self.verbose and step.log:
+            console.note(f"log: {step.log}")

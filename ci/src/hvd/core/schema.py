@@ -1,0 +1,123 @@
+"""Files whose content a JSON Schema describes; an error names file, key and remedy."""
+
+from __future__ import annotations
+
+import datetime
+import difflib
+import functools
+import json
+import pathlib
+from typing import Any, Dict, Iterable, List
+
+import jsonschema
+import yaml
+
+from hvd.core.errors import HvdError
+from hvd.core.files import write_atomically
+from hvd.core.paths import shorten
+
+#: The one in C, ten times as fast, where PyYAML has it.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def load(file: pathlib.Path, schema: pathlib.Path) -> Dict[str, Any]:
+    """The content of the YAML ``file``, which is as ``schema`` says.
+
+    Raises:
+        HvdError: it cannot be read, is no YAML or not as it should be.
+    """
+    try:
+        data = yaml.load(file.read_text(), Loader=_LOADER)
+    except OSError as error:
+        raise HvdError(f"{shorten(file)}: {error.strerror}", "restore it from git") from error
+    except yaml.YAMLError as error:
+        raise HvdError(f"{shorten(file)}: {error}", "mend the YAML") from error
+    check(data, schema, file)
+    return data
+
+
+def load_record(file: pathlib.Path, schema: pathlib.Path) -> Dict[str, Any]:
+    """What :func:`save_record` has written to the JSON ``file``.
+
+    Raises:
+        HvdError: it is damaged, or not as ``schema`` says.
+    """
+    try:
+        data = json.loads(file.read_bytes())
+    except (OSError, ValueError) as error:
+        raise HvdError(f"{shorten(file)}: {error}", "restore it, or remove it") from error
+    check(data, schema, file)
+    return data
+
+
+def save_record(file: pathlib.Path, data: Dict[str, Any], schema: pathlib.Path) -> None:
+    """Write ``data`` to the JSON ``file``, whole or not at all; keys in order, for small diffs.
+
+    Raises:
+        HvdError: it is not as ``schema`` says, or cannot be written.
+    """
+    check(data, schema, file)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(file, f"{json.dumps(data, indent=1, sort_keys=True)}\n".encode())
+
+
+def check(data: Any, schema: pathlib.Path, file: pathlib.Path) -> None:
+    """Compare ``data``, which is from ``file``, with ``schema``.
+
+    Raises:
+        HvdError: the first difference.
+    """
+    errors = sorted(_validator(schema).iter_errors(data), key=lambda error: error.json_path)
+    if errors:
+        raise _explained(errors[0], file)
+
+
+@functools.cache
+def _validator(schema: pathlib.Path) -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(json.loads(schema.read_text()))
+
+
+def _explained(error: jsonschema.ValidationError, file: pathlib.Path) -> HvdError:
+    """``error`` in our words."""
+    path = [str(part) for part in error.absolute_path]
+    if error.validator == "additionalProperties":
+        known = error.schema.get("properties", {})
+        unknown = sorted(set(error.instance) - set(known))[0]
+        return HvdError(f"{_at(file, [*path, unknown])} is unknown", _nearest(unknown, known))
+    if error.validator == "required":
+        missing = [key for key in error.validator_value if key not in error.instance][0]
+        meaning = error.schema.get("properties", {}).get(missing, {}).get("description", "")
+        return HvdError(f"{_at(file, [*path, missing])} is missing", f"add it. {meaning}".strip())
+    if error.parent is None and "propertyNames" in error.absolute_schema_path:
+        # jsonschema gives a bad name of a key at the path of what holds it
+        choices = error.validator_value if error.validator == "enum" else ()
+        remedy = _nearest(error.instance, choices) or "use lower-case letters, digits and -"
+        return HvdError(f"{_at(file, [*path, str(error.instance)])} is not allowed", remedy)
+    value = error.instance
+    if error.validator == "enum":
+        choices = [str(choice) for choice in error.validator_value]
+        remedy = _nearest(str(value), choices)
+        return HvdError(f"{_at(file, path)}: '{value}' is none of {', '.join(choices)}", remedy)
+    meaning = error.schema.get("description", "")
+    if error.validator == "type" and error.validator_value == "string":
+        if isinstance(value, (bool, int, float, datetime.date)):
+            return HvdError(f"{_at(file, path)}: {value} is not text", "put it in quotes")
+    shown = "it" if isinstance(value, (dict, list)) else f"'{value}'"
+    expected = {"type": f"of type {error.validator_value}", "minimum": "large enough"}
+    return HvdError(
+        f"{_at(file, path)}: {shown} is not {expected.get(error.validator, 'as it should be')}",
+        meaning or error.message,
+    )
+
+
+def _at(file: pathlib.Path, path: List[str]) -> str:
+    return f"{shorten(file)}: key '{':'.join(path)}'" if path else shorten(file)
+
+
+def _nearest(word: str, choices: Iterable[str]) -> str:
+    """What the user may have meant, or all there is."""
+    choices = sorted(choices)
+    close = difflib.get_close_matches(word, choices, n=1)
+    if close:
+        return f"did you mean '{close[0]}'?"
+    return f"use one of {', '.join(choices)}" if choices else ""

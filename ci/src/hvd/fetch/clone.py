@@ -1,0 +1,68 @@
+"""Clones of the pinned repositories, whole or not there at all."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import tempfile
+
+from hvd.core import process
+from hvd.core.errors import CommandFailed, HvdError
+from hvd.model.pins import Pin
+
+#: Seconds that one git command may take.
+TIMEOUT = 900
+#: git asks no questions, and gives up on a connection that is dead for 30 seconds.
+_UNATTENDED = {
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_HTTP_LOW_SPEED_LIMIT": "1",
+    "GIT_HTTP_LOW_SPEED_TIME": "30",
+}
+
+
+def ensure(address: str, pin: Pin, destination: pathlib.Path, log: pathlib.Path) -> None:
+    """Put the commit ``pin`` of the repository at ``address`` into ``destination``.
+
+    The clone is made beside ``destination`` and renamed when it is whole, so that a killed
+    ``./hvd`` leaves none that looks ready.  What is there already is kept.
+
+    Raises:
+        HvdError: the address cannot be reached or does not hold the commit.
+    """
+    if destination.is_dir():
+        return
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    scratch = pathlib.Path(
+        tempfile.mkdtemp(prefix=f".{destination.name}-", dir=destination.parent)
+    )
+    environment = {**os.environ, **_UNATTENDED}
+    try:
+        for command in (
+            ["git", "init", "--quiet", scratch],
+            ["git", "-C", scratch, "fetch", "--quiet", "--depth=1", address, pin.commit],
+            ["git", "-C", scratch, "checkout", "--quiet", "--detach", "FETCH_HEAD"],
+        ):
+            process.run(command, log=log, env=environment, timeout=TIMEOUT)
+        os.rename(scratch, destination)
+    except CommandFailed as error:
+        raise HvdError(
+            f"no commit {pin.commit[:12]} ({pin.version}) could be had from {address}",
+            "check the address and the network, or give another one; see ./hvd setup --help",
+            log,
+        ) from error
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def commit(directory: pathlib.Path) -> str:
+    """The commit that the checkout ``directory`` is at; empty where it is no git checkout."""
+    head = directory / ".git"
+    if not head.exists():
+        return ""
+    with tempfile.TemporaryDirectory() as scratch:
+        log = pathlib.Path(scratch, "log")
+        done = process.run(
+            ["git", "-C", directory, "rev-parse", "HEAD"], log=log, check=False, timeout=60
+        )
+        return done.output.splitlines()[-1].strip() if done.status == 0 else ""

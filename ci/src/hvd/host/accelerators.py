@@ -1,0 +1,113 @@
+"""CUDA, NCCL and oneCCL of this machine, for builds without Spack."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+from hvd.core import stamp
+from hvd.core.errors import HvdError
+
+_NCCL_VERSION = re.compile(r"^#define NCCL_(MAJOR|MINOR|PATCH)\s+(\d+)", re.MULTILINE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Library:
+    """Where a library is, and which version it is of ("" where it does not say)."""
+
+    prefix: pathlib.Path
+    version: str = ""
+
+
+def cuda() -> Library:
+    """The CUDA toolkit: that of ``$CUDA_HOME``, or of ``nvcc`` on PATH.
+
+    Raises:
+        HvdError: there is none.
+    """
+    home = os.environ.get("CUDA_HOME")
+    nvcc = os.path.join(home, "bin", "nvcc") if home else shutil.which("nvcc")
+    if not nvcc or not os.access(nvcc, os.X_OK):
+        raise HvdError(
+            "nvcc is not on PATH, and CUDA_HOME does not name a CUDA toolkit",
+            "load the site's CUDA module, or set CUDA_HOME",
+        )
+    # nvcc may be a script that starts the real one: only that one knows its toolkit
+    said = _output(nvcc, "--dryrun", "x.cu")
+    top = re.search(r"^#\$ TOP=(.*)$", said, re.MULTILINE)
+    version = re.search(r"release (\d+\.\d+)", _output(nvcc, "--version"))
+    if not top or not version:
+        raise HvdError(f"{nvcc} does not say where its toolkit is", "set CUDA_HOME")
+    return Library(pathlib.Path(top[1].strip()).resolve(), version[1])
+
+
+def nccl(site_packages: pathlib.Path, scratch: pathlib.Path) -> Library:
+    """NCCL: that of ``$NCCL_HOME``, or the one that PyTorch's wheel brought along.
+
+    Args:
+        site_packages: of the interpreter with the framework.
+        scratch: made anew, for a prefix that a linker can use: the wheel has ``libnccl.so.2``
+            alone.
+
+    Raises:
+        HvdError: there is none.
+    """
+    home = os.environ.get("NCCL_HOME")
+    prefix = pathlib.Path(home) if home else site_packages / "nvidia" / "nccl"
+    header = prefix / "include" / "nccl.h"
+    libraries = sorted(prefix.glob("lib*/libnccl.so*"))
+    if not header.is_file() or not libraries:
+        raise HvdError(
+            f"{prefix} has no NCCL (include/nccl.h and lib/libnccl.so)",
+            "set NCCL_HOME, or install PyTorch with CUDA, whose NCCL is then taken",
+        )
+    version = ".".join(number for _, number in _NCCL_VERSION.findall(header.read_text()))
+    if libraries[0].name == "libnccl.so":
+        return Library(prefix, version)
+    stamp.clear(scratch)
+    (scratch / "lib").mkdir(parents=True)
+    (scratch / "include").symlink_to(header.parent)
+    (scratch / "lib" / "libnccl.so").symlink_to(libraries[0])
+    return Library(scratch, version)
+
+
+def ccl(prefix: pathlib.Path, scratch: pathlib.Path) -> Library:
+    """oneCCL for CPUs: that of ``$CCL_ROOT``, or of ``prefix``, where pip puts the wheels' files.
+
+    Args:
+        prefix: of the interpreter with the framework.
+        scratch: made anew, for a prefix of the usual layout: the wheels have a build for CPUs in
+            ``include/cpu`` and ``lib/cpu``.
+
+    Raises:
+        HvdError: there is none.
+    """
+    root = os.environ.get("CCL_ROOT")
+    if root:
+        if not (pathlib.Path(root) / "include" / "oneapi" / "ccl.hpp").is_file():
+            raise HvdError(
+                f"CCL_ROOT: {root} has no oneCCL (include/oneapi/ccl.hpp)",
+                "set it to the installation, with the build for CPUs",
+            )
+        return Library(pathlib.Path(root))
+    if not (prefix / "lib" / "cpu" / "libccl.so").is_file():
+        raise HvdError(
+            f"{prefix} has no oneCCL for CPUs (lib/cpu/libccl.so)",
+            "set CCL_ROOT, or: pip install oneccl-devel==2021.10.0; newer wheels are for GPUs",
+        )
+    stamp.clear(scratch)
+    scratch.mkdir(parents=True)
+    for directory in ("include", "lib"):
+        (scratch / directory).symlink_to(prefix / directory / "cpu")
+    return Library(scratch)
+
+
+def _output(*command: str) -> str:
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60
+    )
+    return done.stdout

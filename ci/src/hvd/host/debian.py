@@ -1,0 +1,92 @@
+"""A root of another Debian release, and a command run in it: other compilers, another Python."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import subprocess
+from typing import Sequence
+
+from hvd.core import lock, paths, process, stamp
+from hvd.core.errors import HvdError
+from hvd.model import pins
+
+#: Seconds for a root.
+_TIMEOUT = 3600
+#: Of the host, which the root takes: how names are resolved, and whom to trust.
+_SHARED = ("/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf", "/etc/ssl/certs")
+
+
+def root(suite: str, log: pathlib.Path, options: Sequence[str] = ()) -> pathlib.Path:
+    """The root of ``suite`` with the packages of ``ci/versions.yaml``, made or found made.
+
+    Args:
+        suite: Debian's name of the release.
+        log: where what is done is written.
+        options: of apt, for making it.
+
+    Raises:
+        HvdError: it is not one of them, mmdebstrap is missing, or a package cannot be had.
+    """
+    packages = pins.versions().debian.get(suite)
+    if packages is None:
+        raise HvdError(
+            f"no packages are named for Debian's '{suite}'",
+            f"use one of {', '.join(pins.versions().debian)}, or add it to "
+            f"{paths.shorten(pins.VERSIONS)}, key 'debian'",
+        )
+    place = paths.cache() / "debian" / suite
+    done = place.with_name(f"{suite}.stamp")
+    with lock.exclusive(place.with_name(f"{suite}.lock"), f"makes a root of {suite}"):
+        if stamp.matches(done, stamp.of(packages)):
+            return place
+        program = _program("mmdebstrap")
+        done.unlink(missing_ok=True)
+        shutil.rmtree(place, ignore_errors=True)
+        command = [program, "--variant=minbase", "--components=main"]
+        command += [f"--aptopt={option}" for option in options]
+        command += [f"--include={','.join(packages)}", suite, place]
+        # where it is not root, it makes a user namespace of its own
+        process.run(command, log=log, timeout=_TIMEOUT)
+        stamp.put(done, stamp.of(packages))
+    return place
+
+
+def run(place: pathlib.Path, command: Sequence[str], binds: Sequence[str]) -> int:
+    """Run ``command`` in the root at ``place``, in this checkout and with this cache.
+
+    What ``./hvd`` makes in the checkout is for one system: the root has its own.
+
+    Args:
+        place: the root.
+        command: program and arguments.
+        binds: more directories of the host that the command sees, at the same place.
+
+    Returns:
+        Its exit status.
+    """
+    cache = paths.cache()
+    words = [_program("bwrap"), "--bind", str(place), "/", "--dev", "/dev", "--proc", "/proc"]
+    words += ["--ro-bind", "/sys", "/sys", "--tmpfs", "/tmp", "--die-with-parent"]
+    for path in _SHARED:
+        words += ["--ro-bind-try", path, path]
+    for path in binds:
+        if not os.path.isabs(path) or not os.path.exists(path):
+            raise HvdError(f"--bind: {path} is no absolute path of a file or directory", "")
+        words += ["--ro-bind", path, path]
+    for path in (str(paths.ROOT), str(cache)):
+        words += ["--bind", path, path]
+    for name in (".venv", ".hvd"):
+        own = paths.ROOT / ".hvd" / "debian" / place.name / name
+        own.mkdir(parents=True, exist_ok=True)
+        words += ["--bind", str(own), str(paths.ROOT / name)]
+    return subprocess.call([*words, "--chdir", os.getcwd(), "--", *command])
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name)
+    if not found:
+        package = {"bwrap": "bubblewrap"}.get(name, name)
+        raise HvdError(f"{name} is not on PATH", f"install it: apt-get install {package}")
+    return found

@@ -1,0 +1,159 @@
+"""The frameworks' own virtual environment, for machines whose site has none."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+from typing import Iterable, List, Optional, Tuple
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from hvd.core import process, stamp
+from hvd.core.errors import HvdError
+from hvd.core.paths import STATE
+from hvd.host import mpi
+from hvd.host.mpi import Mpi
+from hvd.model import pins
+
+#: CMake's minimum version for Horovod 0.28.1, https://github.com/horovod/horovod/blob/v0.28.1/CMakeLists.txt
+_CMAKE_MINIMUM = Version("3.13")
+#: Directories that PATH has anyway.
+_SYSTEM = tuple(map(pathlib.Path, ("/bin", "/usr/bin", "/usr/local/bin")))
+#: Seconds for pip; PyTorch with CUDA is gigabytes on some indexes.
+_TIMEOUT = 3600
+
+
+def requirements(frameworks: Iterable[str], system_mpi: Optional[Mpi]) -> List[str]:
+    """What goes into the virtual environment: PEP 508 requirements from ``ci/versions.yaml``.
+
+    Raises:
+        HvdError: no version of one of the ``frameworks`` is pinned.
+    """
+    framework = pins.versions().framework
+    wanted = merged(chosen.requirements for chosen in framework.chosen(frameworks))
+    if system_mpi is None:
+        wanted.append(framework.mpi)
+    if system_cmake() is None:
+        wanted.append(framework.cmake)
+    return wanted
+
+
+def merged(groups: Iterable[Iterable[str]]) -> List[str]:
+    """The requirements of all ``groups``: of a distribution in several the last one's count."""
+    wanted: List[str] = []
+    for group in map(list, groups):
+        again = {_distribution(text) for text in group}
+        wanted = [text for text in wanted if _distribution(text) not in again] + group
+    return wanted
+
+
+def interpreter(frameworks: Iterable[str]) -> str:
+    """A Python that the pinned ``frameworks`` have wheels for.
+
+    Raises:
+        HvdError: none on PATH is one of them.
+    """
+    supported = SpecifierSet()
+    for chosen in pins.versions().framework.chosen(frameworks):
+        supported &= SpecifierSet(chosen.python)
+    for name in (sys.executable, *(f"python3.{minor}" for minor in range(13, 8, -1)), "python3"):
+        path = shutil.which(name)
+        if path and version(path) in supported:
+            return os.path.realpath(path) if path == sys.executable else path
+    raise HvdError(
+        f"the pinned frameworks need Python {supported}, and PATH has none",
+        "put such an interpreter on PATH, or name one that has the frameworks with --python",
+    )
+
+
+def create(
+    frameworks: Iterable[str], log: pathlib.Path, system_mpi: Optional[Mpi]
+) -> Tuple[str, bool]:
+    """Make the virtual environment of ``frameworks``, or find it made.
+
+    Returns:
+        The path of its interpreter, and whether it was there already.
+    """
+    frameworks = sorted(frameworks)
+    wanted = requirements(frameworks, system_mpi)
+    python = interpreter(frameworks)
+    digest = stamp.of(wanted, python, version(python))
+    executable = place(frameworks)
+    directory = executable.parents[1]
+    done = directory / "stamp"
+    if stamp.matches(done, digest):
+        return str(executable), True
+    stamp.clear(directory)
+    process.run([python, "-m", "venv", directory], log=log, timeout=_TIMEOUT)
+    process.run(
+        [executable, "-m", "pip", "install", "--progress-bar=off", *wanted],
+        log=log,
+        env=process.clean_environment(),
+        timeout=_TIMEOUT,
+    )
+    stamp.put(done, digest)
+    return str(executable), False
+
+
+def place(frameworks: Iterable[str]) -> pathlib.Path:
+    """The interpreter of the virtual environment of ``frameworks``."""
+    # one each: environments with other frameworks that were built before stay whole
+    return STATE / "frameworks" / "-".join(sorted(frameworks)) / "bin" / "python"
+
+
+def system_cmake() -> Optional[str]:
+    """A ``cmake`` on PATH that is recent enough; None where there is none."""
+    path = shutil.which("cmake")
+    version = cmake_version(path) if path else ""
+    if not version or Version(version) < _CMAKE_MINIMUM:
+        return None
+    return path
+
+
+def cmake_version(path: str) -> str:
+    """Version of the ``cmake`` at ``path``; empty where it does not say one."""
+    try:
+        banner = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, timeout=60, check=True
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    found = re.match(r"cmake version (\d+(?:\.\d+)+)", banner)
+    return found[1] if found else ""
+
+
+def in_front(python: str, found_mpi: Optional[Mpi]) -> List[pathlib.Path]:
+    """What has to come first on PATH, for the framework's programs and MPI's to be found.
+
+    A directory of the system stays behind, as with Spack, where that does no harm: it has
+    another compiler and another CMake than what PATH may have before it.
+    """
+    directory = pathlib.Path(python).parent
+    first = [] if directory in _SYSTEM else [directory]
+    if found_mpi:
+        mpirun = shutil.which("mpirun", path=mpi.search_path(first))
+        if found_mpi.bin not in _SYSTEM or mpirun != str(found_mpi.bin / "mpirun"):
+            first.append(found_mpi.bin)
+    return first
+
+
+def _distribution(requirement: str) -> str:
+    return canonicalize_name(Requirement(requirement).name)
+
+
+def version(python: str) -> str:
+    """Version of the interpreter ``python``; ``0`` where it does not run."""
+    ask = "import platform; print(platform.python_version())"
+    try:
+        return subprocess.run(
+            [python, "-c", ask], capture_output=True, text=True, timeout=60, check=True
+        ).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return "0"

@@ -1,0 +1,115 @@
+"""Say what a Python interpreter has; run by that interpreter and printed as JSON.
+
+This file is handed to foreign interpreters (`python probe.py`), so it stands alone: standard
+library only, Python 3.6 and later.  ``hvd.host.externals`` reads what it prints.
+"""
+
+import importlib.util
+import json
+import os
+import sys
+import sysconfig
+
+try:
+    from importlib import metadata
+except ImportError:  # Python 3.6 and 3.7
+    metadata = None
+
+
+def distributions():
+    """Version and place of every distribution that this interpreter can import."""
+    found = {}
+
+    def add(name, version, directory):
+        directory = os.path.abspath(str(directory))
+        place = {"prefix": prefix_of(directory), "directory": directory}
+        found.setdefault(name.lower().replace("_", "-"), dict(place, version=version))
+
+    if metadata is not None:
+        for item in metadata.distributions():
+            if item.metadata["Name"]:
+                add(item.metadata["Name"], item.version, item.locate_file(""))
+    else:
+        import pkg_resources
+
+        for item in pkg_resources.working_set:
+            add(item.project_name, item.version, item.location)
+    return found
+
+
+def prefix_of(directory):
+    """The prefix that ``directory`` belongs to: .../lib/python3.11/site-packages."""
+    while os.path.basename(directory) not in ("lib", "lib64", ""):
+        directory = os.path.dirname(directory)
+    return os.path.dirname(directory) if os.path.basename(directory) else ""
+
+
+def torch():
+    """CUDA, ROCm and the GPU architectures that PyTorch was built for."""
+    import torch
+
+    architectures = []
+    # without a GPU torch.cuda.get_arch_list() is empty; this is what it reads
+    flags = getattr(torch._C, "_cuda_getArchFlags", lambda: None)()
+    if flags:
+        architectures = sorted({arch.split("_")[-1] for arch in flags.split()})
+    return {
+        "cuda": torch.version.cuda,
+        "rocm": getattr(torch.version, "hip", None),
+        "architectures": architectures,
+        "mpi": bool(torch.distributed.is_available() and torch.distributed.is_mpi_available()),
+        "gloo": bool(
+            torch.distributed.is_available()
+            and getattr(torch.distributed, "is_gloo_available", lambda: False)()
+        ),
+        "distributed": torch.distributed.is_available(),
+    }
+
+
+def tensorflow():
+    """CUDA and ROCm versions and the compute capabilities that TensorFlow was built for."""
+    import tensorflow
+
+    if not hasattr(tensorflow.sysconfig, "get_build_info"):  # before 2.3
+        # which version it was built with is not said there
+        cuda = "unknown" if tensorflow.test.is_built_with_cuda() else None
+        return {"cuda": cuda, "rocm": None, "architectures": []}
+    build = tensorflow.sysconfig.get_build_info()
+    return {
+        "cuda": build.get("cuda_version") if build.get("is_cuda_build") else None,
+        "rocm": build.get("rocm_version") if build.get("is_rocm_build") else None,
+        "architectures": [
+            capability.split("_")[-1] for capability in build.get("cuda_compute_capabilities", [])
+        ],
+    }
+
+
+def main():
+    report = {
+        "python": {
+            "version": ".".join(str(part) for part in sys.version_info[:3]),
+            "prefix": sys.prefix,
+            "platlib": sysconfig.get_paths()["platlib"],
+            "base_prefix": getattr(sys, "base_prefix", sys.prefix),
+            "executable": sys.executable,
+            "header": os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")),
+            "shared": bool(sysconfig.get_config_var("Py_ENABLE_SHARED")),
+        },
+        "distributions": distributions(),
+        "frameworks": {},
+        "broken": {},
+    }
+    for name, ask in (("torch", torch), ("tensorflow", tensorflow)):
+        # by module: tensorflow comes as tensorflow-cpu and under other names as well
+        spec = importlib.util.find_spec(name)
+        if spec is None or not spec.origin:
+            continue
+        try:
+            report["frameworks"][name] = ask()
+        except Exception as error:  # a broken installation may raise anything
+            report["broken"][name] = f"{type(error).__name__}: {error}"
+    json.dump(report, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,228 @@
+"""What was built, in a file of its own: for the commands that come after the build.
+
+Each build writes it.  It holds no more than what the environment, the solution and the
+installation say, so that those commands need neither Spack nor an interpreter.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+from typing import Any, Dict, List, Mapping, Tuple
+
+from hvd.core import paths, process, stamp
+from hvd.core.errors import HvdError
+from hvd.core.files import write_atomically
+from hvd.model import environment as environments
+from hvd.model.check_build import Expectation
+from hvd.model.environment import Environment
+
+#: What builds, in the order in which a build is looked for.
+ENGINES = ("spack", "pip")
+#: Raised whenever a field is added, removed or changes its meaning.
+FORMAT = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """A change of one environment variable.
+
+    Args:
+        kind: ``set``, or ``prepend`` or ``append`` for a list.
+        name: the variable.
+        value: its value, or one entry of the list.
+        separator: what is between the list's entries.
+    """
+
+    kind: str
+    name: str
+    value: str
+    separator: str = ":"
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A piece of software: Spack's name of the package, and the version; both may be empty."""
+
+    name: str = ""
+    version: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}".strip()
+
+
+@dataclasses.dataclass(frozen=True)
+class Built:
+    """A built environment.
+
+    Args:
+        environment: its name.
+        engine: ``spack`` or ``pip``.
+        version: Horovod's.
+        frameworks: those that it was built for, as the recipe names them, with their versions;
+            empty where that is not known.
+        controllers: of ``mpi``, ``gloo``.
+        operations: of ``nccl``, ``ddl``, ``ccl``, ``mpi``, ``gloo``, as in the smoke test.
+        nccl_link: how NCCL was to be linked, ``shared`` or ``static``; empty without NCCL.
+        gpu: ``cuda``, ``rocm`` or empty.
+        architectures: the GPU architectures in it, as in the variant.
+        gpu_mpi: GPU buffers go through MPI.
+        python: version of Python.
+        compiler: what compiled it.
+        mpi: what it calls; empty without MPI.
+        changes: what makes it the active one, in the order in which they are made.
+        variables: those that activate it as the engine does, with their whole values; for
+            programs that need nothing of the caller's shell.
+        modules: modules of the externals that it runs with.
+        inputs: a digest of each of our files that decided what was built, by its path.
+        digest: of what the engine made it from; see :func:`check`.
+    """
+
+    environment: str
+    engine: str
+    version: str
+    frameworks: Mapping[str, str]
+    controllers: Tuple[str, ...]
+    operations: Tuple[str, ...]
+    nccl_link: str
+    gpu: str
+    architectures: Tuple[str, ...]
+    gpu_mpi: bool
+    python: str
+    compiler: Part
+    mpi: Part
+    changes: Tuple[Change, ...]
+    variables: Mapping[str, str]
+    modules: Tuple[str, ...]
+    inputs: Mapping[str, str]
+    digest: str
+
+    @property
+    def name(self) -> str:
+        """Of the environment and the engine: what files that belong to it are called."""
+        return f"{self.environment}-{self.engine}"
+
+    @property
+    def directory(self) -> pathlib.Path:
+        """Where files go that activate it."""
+        return activation(self.environment, self.engine)
+
+    @property
+    def again(self) -> str:
+        """The command that builds it again."""
+        return f"./hvd build {self.environment} --engine {self.engine}"
+
+    @property
+    def expectation(self) -> Expectation:
+        """What ``horovodrun --check-build`` has to say."""
+        return Expectation.of(self.version, self.frameworks, self.controllers, self.operations)
+
+    def changed(self) -> List[str]:
+        """The files that decided what was built and are not as they were then."""
+        now = inputs(environments.load(self.environment), self.engine)
+        return sorted(
+            name for name in {*now, *self.inputs} if now.get(name) != self.inputs.get(name)
+        )
+
+    def run_environment(self) -> Dict[str, str]:
+        """The whole environment to run its programs in, without what the caller's shell adds."""
+        return {**process.clean_environment(), **self.variables}
+
+    @property
+    def case(self) -> str:
+        """The case of a site's fabric that its operations are; see ``site.schema.json``."""
+        if not self.gpu:
+            return "cpu"
+        if "nccl" in self.operations:
+            return "rccl" if self.gpu == "rocm" else "nccl"
+        return "ddl" if "ddl" in self.operations else "mpi"
+
+
+def file(environment: str, engine: str) -> pathlib.Path:
+    """Where it stands what was built."""
+    return paths.STATE / "built" / f"{environment}-{engine}.json"
+
+
+def activation(environment: str, engine: str) -> pathlib.Path:
+    """The directory for the files that activate it."""
+    return paths.STATE / "activation" / f"{environment}-{engine}"
+
+
+def inputs(environment: Environment, engine: str) -> Dict[str, str]:
+    """A digest of each of our files that decides what ``engine`` builds, by its path."""
+    files = [*environment.inputs(), environment.externals]
+    files += [environment.lock] if engine == "spack" else []
+    whole = [file for path in files if path.exists() for file in stamp.files(path)]
+    return {paths.shorten(file): stamp.of(file) for file in whole}
+
+
+def save(built: Built) -> pathlib.Path:
+    """Write it down, and return where."""
+    data = {"format": FORMAT, **dataclasses.asdict(built)}
+    text = json.dumps(data, indent=1) + "\n"
+    path = file(built.environment, built.engine)
+    write_atomically(path, text.encode())
+    return path
+
+
+def find(environment: str, engine: str = "auto") -> Built:
+    """What ``engine`` built of ``environment``.
+
+    Args:
+        engine: ``spack`` or ``pip``; ``auto`` for what is there, Spack's first.
+
+    Raises:
+        HvdError: there is no such environment, nothing was built of it, or it was by another
+            ./hvd than this.
+    """
+    environments.load(environment)
+    engines = ENGINES if engine == "auto" else [engine]
+    found = [path for path in (file(environment, name) for name in engines) if path.is_file()]
+    build = f"./hvd build {environment}" + (f" --engine {engine}" if engine != "auto" else "")
+    if not found:
+        by = f" by {engine}" if engine != "auto" else ""
+        raise HvdError(f"{environment} has not been built{by}", f"build it: {build}")
+    shown = paths.shorten(found[0])
+    try:
+        data = json.loads(found[0].read_text())
+        if data.pop("format", None) != FORMAT:
+            raise HvdError(f"{shown}: key 'format' is not {FORMAT}", f"write it anew: {build}")
+        return _made(data)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise HvdError(f"{shown}: {error}", f"write it anew: {build}") from error
+
+
+def check(built: Built, digest: str) -> None:
+    """See that what was built is still there, and is what the environment stands for.
+
+    Args:
+        digest: of what the engine would make it from, or has made it from, now.
+
+    Raises:
+        HvdError: it is not.
+    """
+    if digest != built.digest:
+        raise HvdError(
+            f"{built.environment} has changed since {built.engine} built it",
+            f"build it again: {built.again}",
+        )
+    for change in built.changes:
+        if change.name == "PATH" and not pathlib.Path(change.value).is_dir():
+            raise HvdError(
+                f"{built.environment} is not whole: there is no {change.value}",
+                f"build it again: {built.again}",
+            )
+
+
+def _made(data: Dict[str, Any]) -> Built:
+    lists = ("controllers", "operations", "architectures", "modules")
+    return Built(
+        **{
+            **data,
+            **{name: tuple(data[name]) for name in lists},
+            "compiler": Part(**data["compiler"]),
+            "mpi": Part(**data["mpi"]),
+            "changes": tuple(Change(**each) for each in data["changes"]),
+        }
+    )

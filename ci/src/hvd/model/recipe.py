@@ -1,0 +1,398 @@
+"""Read a Spack recipe where there is no Spack.
+
+The pip engine builds from the same ``package.py`` as Spack does: its versions and checksums,
+defaults, conflicts, patches and build environment stand there and nowhere else.  The recipe is
+executed with stand-ins for Spack's directives that write down what they were called with, and
+its ``setup_build_environment`` with stand-ins for a spec and an environment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import importlib.util
+import os
+import pathlib
+import sys
+import types
+from typing import Any, Collection, Dict, Iterator, List, Mapping, Set, Tuple
+
+from hvd.core.errors import HvdError
+from hvd.core.paths import PACKAGES, shorten
+from hvd.model import specs
+from hvd.model.specs import Spec
+
+
+@dataclasses.dataclass(frozen=True)
+class Directive:
+    """One call of a directive: its arguments and all conditions that it stands under."""
+
+    name: str
+    arguments: Tuple[Any, ...]
+    keywords: Mapping[str, Any]
+    when: Tuple[str, ...]
+
+    def applies(self, spec: Spec) -> bool:
+        """Whether ``spec`` meets every condition."""
+        return all(spec.satisfies(_parsed(condition)) for condition in self.when)
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """A package's directives, and the module that they stand in."""
+
+    name: str
+    directory: pathlib.Path
+    directives: Tuple[Directive, ...]
+    module: types.ModuleType
+
+    def named(self, name: str) -> List[Directive]:
+        """All calls of the directive ``name``, in order."""
+        return [directive for directive in self.directives if directive.name == name]
+
+    def versions(self) -> Dict[str, str]:
+        """Release to sha256, newest first; branches have none and are left out."""
+        found = self.named("version")
+        return {d.arguments[0]: d.keywords["sha256"] for d in found if "sha256" in d.keywords}
+
+    def complete(self, spec: Spec) -> Spec:
+        """``spec`` with a value for every variant that it has.
+
+        As in Spack, a variant that is named brings the condition that it has: ``+nccl`` brings
+        ``+cuda``.  The others have their defaults; a condition counts only if what it asks for
+        is declared above it.
+        """
+        full = dataclasses.replace(spec, variants=dict(spec.variants))
+        for name in spec.variants:
+            known = self._definitions(name)
+            if known and not any(directive.applies(full) for directive in known):
+                conditions = [
+                    variants
+                    for variants in map(_conditions, known)
+                    if all(full.variants.get(k, value) == value for k, value in variants.items())
+                ]
+                if conditions:
+                    # of several, the one that most is said of
+                    full.variants.update(
+                        max(conditions, key=lambda each: len(each.keys() & spec.variants.keys()))
+                    )
+        for directive in self.named("variant"):
+            name = directive.arguments[0]
+            if name not in full.variants and directive.applies(full):
+                default = directive.keywords["default"]
+                if not isinstance(default, bool):
+                    default = frozenset(str(default).split(","))
+                full.variants[name] = default
+        return full
+
+    def _definitions(self, variant: str) -> List[Directive]:
+        return [each for each in self.named("variant") if each.arguments[0] == variant]
+
+    def build_environment(
+        self, spec: Spec, prefixes: Mapping[str, str], flags: str, jobs: int
+    ) -> Dict[str, str]:
+        """The variables that the recipe builds ``spec`` with.
+
+        Args:
+            spec: concrete, with all its variants.
+            prefixes: by Spack's name of the package; of ``cmake``, the executable.
+            flags: the compiler's for the target.
+            jobs: parallel compile jobs.
+        """
+        self.module.microarchitecture_flags = lambda spec, language: flags
+        package = getattr(self.module, self.name.title().replace("-", ""))()
+        package.spec = _ConcreteSpec(spec, prefixes)
+        self.module.make_jobs = jobs if package.parallel else 1
+        variables = _Variables()
+        package.setup_build_environment(variables)
+        return variables
+
+    def patches(self, spec: Spec) -> List[pathlib.Path]:
+        """The patch files for ``spec``, in order."""
+        return [self.directory / d.arguments[0] for d in self.named("patch") if d.applies(spec)]
+
+    def refuse(self, spec: Spec, configured: Collection[str] = ()) -> None:
+        """Refuse what no solver can make of ``spec``, as far as the directives alone know it.
+
+        Args:
+            spec: as a person writes it: what it leaves open has its default, of its versions
+                the newest that can be is taken, and dependencies that it does not name are right.
+            configured: variants that a configuration may give another default.
+
+        Raises:
+            HvdError: with the recipe's own message on the newest version that was asked for.
+        """
+        errors = []
+        for version in self.versions():
+            if spec.versions and not specs.version_in(version, spec.versions):
+                continue
+            full = self.complete(dataclasses.replace(spec, versions=version))
+            for name in set(configured) - set(spec.variants):
+                full.variants.pop(name, None)
+            try:
+                return self.check(full, partly=True)
+            except HvdError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+        raise HvdError(
+            f"the recipe has no {spec.name}@{spec.versions}",
+            f"it has {', '.join(self.versions())}",
+        )
+
+    def check(self, spec: Spec, partly: bool = False) -> None:
+        """Refuse ``spec`` where the recipe does.
+
+        Args:
+            partly: it may have more dependencies than it names.
+
+        Raises:
+            HvdError: with the recipe's own message.
+        """
+        for name in spec.variants:
+            self._require_variant(spec, name)
+        messages, remedy = [], ""
+        for directive in self.refusals(spec):
+            if partly and directive.name == "requires" and _missing(directive, spec):
+                continue
+            if "msg" in directive.keywords:
+                messages.append(str(directive.keywords["msg"]))
+                continue
+            wanted = specs.parse(directive.arguments[0])
+            messages.append(f"depends on {wanted}, but there is {spec.dependencies[wanted.name]}")
+            remedy = "take another version of either; see packages/py_horovod/package.py"
+        if messages:
+            name = f"{spec.name}@{spec.versions}"
+            raise HvdError(f"{name}: " + "\n  ".join(dict.fromkeys(messages)), remedy)
+
+    def dependencies(self, spec: Spec) -> Set[str]:
+        """The packages, virtual ones among them, that ``spec`` depends on."""
+        full = self.complete(spec)
+        found = [each for each in self.named("depends_on") if each.applies(full)]
+        return {_parsed(directive.arguments[0]).name for directive in found}
+
+    def using(self, spec: Spec, have: Mapping[str, Spec], mpi: str = "") -> Spec:
+        """``spec`` with those of the packages in ``have`` that it depends on.
+
+        Args:
+            mpi: which of them is an MPI.
+        """
+        wanted = self.dependencies(spec)
+        taken = {
+            name: each
+            for name, each in have.items()
+            if name in wanted or (name == mpi and "mpi" in wanted)
+        }
+        return dataclasses.replace(spec, dependencies={**taken, **spec.dependencies})
+
+    def _require_variant(self, spec: Spec, name: str) -> None:
+        """Refuse a variant of a condition that ``spec`` does not meet."""
+        known = self._definitions(name)
+        if known and not any(directive.applies(spec) for directive in known):
+            conditions = " or ".join(" ".join(directive.when) for directive in known)
+            raise HvdError(
+                f"{spec.name} has the variant '{name}' only with {conditions}",
+                f"say that too, or leave '{name}' out",
+            )
+
+    def refusals(self, spec: Spec) -> Iterator[Directive]:
+        """The conflicts, requirements and dependencies that ``spec`` does not meet."""
+        for directive in self.directives:
+            if not directive.applies(spec):
+                continue
+            if directive.name == "conflicts":
+                refused = spec.satisfies(_parsed(directive.arguments[0]))
+            elif directive.name == "requires":
+                refused = not _required(directive, spec)
+            elif directive.name == "depends_on":
+                wanted = _parsed(directive.arguments[0])
+                have = spec.dependencies.get(wanted.name)
+                refused = have is not None and not have.intersects(wanted)
+            else:
+                refused = False
+            if refused:
+                yield directive
+
+
+def load(name: str, packages: pathlib.Path = PACKAGES) -> Recipe:
+    """Read the recipe of the Spack package ``name``.
+
+    Raises:
+        HvdError: there is no such recipe.
+    """
+    directory = packages / name.replace("-", "_")
+    path = directory / "package.py"
+    if not path.is_file():
+        raise HvdError(
+            f"{shorten(path)}: no such recipe", "the pip engine builds py-horovod alone"
+        )
+    recorder = _Recorder()
+    for mixin, variable in (("cuda", "cuda_arch"), ("rocm", "amdgpu_target")):
+        # what CudaPackage and ROCmPackage declare
+        recorder.directive("variant")(mixin, default=False)
+        recorder.directive("variant")(variable, default="none", when=f"+{mixin}")
+    with _stand_ins(recorder):
+        package = module("hvd_recipe.package", path)
+    return Recipe(name, directory, tuple(recorder.directives), package)
+
+
+def _missing(directive: Directive, spec: Spec) -> bool:
+    """Whether a requirement asks for a dependency that ``spec`` does not name."""
+    asked = [_parsed(text).dependencies for text in directive.arguments]
+    return any(each and not each.keys() & spec.dependencies.keys() for each in asked)
+
+
+def _conditions(directive: Directive) -> Dict[str, specs.Value]:
+    """The variants that ``directive`` asks for."""
+    return {k: v for condition in directive.when for k, v in _parsed(condition).variants.items()}
+
+
+@functools.cache
+def _parsed(text: str) -> Spec:
+    """A spec that stands in the recipe, to be compared with and never changed."""
+    return specs.parse(text)
+
+
+def _required(directive: Directive, spec: Spec) -> bool:
+    met = [spec.satisfies(_parsed(text)) for text in directive.arguments]
+    if directive.keywords.get("policy", "one_of") == "any_of":
+        return any(met)
+    return sum(met) == 1
+
+
+class _Recorder:
+    """Stands in for the names of ``spack.package``."""
+
+    def __init__(self) -> None:
+        self.directives: List[Directive] = []
+        self._conditions: List[str] = []
+
+    def directive(self, name: str):
+        def record(*arguments, **keywords):
+            condition = keywords.pop("when", None)
+            when = tuple(self._conditions) + ((condition,) if condition else ())
+            self.directives.append(Directive(name, arguments, keywords, when))
+
+        return record
+
+    @contextlib.contextmanager
+    def when(self, condition: str) -> Iterator[None]:
+        self._conditions.append(condition)
+        try:
+            yield
+        finally:
+            self._conditions.pop()
+
+    @contextlib.contextmanager
+    def default_args(self, **_) -> Iterator[None]:
+        # no default here (deptypes, deprecation) changes what the pip engine does
+        yield
+
+
+class _Base:
+    """Stands in for Spack's package classes."""
+
+    #: Those with a letter; what the recipe says of the others comes from the packages it names.
+    cuda_arch_values = tuple(
+        f"{capability}{letter}" for capability in (90, 100, 103, 110, 120, 121) for letter in "af"
+    )
+    amdgpu_targets: Tuple[str, ...] = ()
+
+    def __init_subclass__(cls, **_) -> None:
+        pass
+
+
+class _Variables(Dict[str, str]):
+    """Stands in for Spack's modifications of an environment that has none of the variables."""
+
+    def set(self, name: str, value: str) -> None:
+        self[name] = str(value)
+
+    def unset(self, name: str) -> None:
+        self.pop(name, None)
+
+
+class _ConcreteSpec:
+    """Stands in for Spack's concrete spec."""
+
+    def __init__(self, spec: Spec, prefixes: Mapping[str, str]) -> None:
+        self._spec = spec
+        self._prefixes = prefixes
+        self.version = spec.versions
+        self.variants = {
+            name: types.SimpleNamespace(value=sorted(value))
+            for name, value in spec.variants.items()
+            if not isinstance(value, bool)
+        }
+
+    def satisfies(self, condition: str) -> bool:
+        return self._spec.satisfies(_parsed(condition))
+
+    __contains__ = satisfies
+
+    def __getitem__(self, name: str) -> types.SimpleNamespace:
+        prefix = _Prefix(self._prefixes[name])
+        return types.SimpleNamespace(
+            prefix=prefix,
+            command=types.SimpleNamespace(path=str(prefix)),
+            libs=[str(prefix / f"lib{name}.so")],
+            package=types.SimpleNamespace(component_prefix=prefix),
+        )
+
+
+class _Prefix(type(pathlib.Path())):
+    """Stands in for Spack's prefix: a path with its directories as attributes."""
+
+    @property
+    def include(self) -> pathlib.Path:
+        return self / "include"
+
+
+@contextlib.contextmanager
+def _stand_ins(recorder: _Recorder) -> Iterator[None]:
+    api = types.ModuleType("spack.package")
+    for name in ("version", "variant", "depends_on", "conflicts", "requires", "patch"):
+        setattr(api, name, recorder.directive(name))
+    for name in ("license", "maintainers", "extends", "provides", "resource"):
+        setattr(api, name, lambda *_, **__: None)
+    api.when = recorder.when
+    api.default_args = recorder.default_args
+    api.EnvironmentModifications = _Variables
+    api.join_path = os.path.join
+    api.run_after = lambda *_, **__: lambda function: function
+    modules = {
+        "spack": types.ModuleType("spack"),
+        "spack.package": api,
+    }
+    for system in ("python", "cuda", "rocm", "generic"):
+        module = types.ModuleType(f"spack_repo.builtin.build_systems.{system}")
+        for name in ("PythonPackage", "CudaPackage", "ROCmPackage", "Package"):
+            setattr(module, name, type(name, (_Base,), {}))
+        modules[module.__name__] = module
+    for name in ("spack_repo", "spack_repo.builtin", "spack_repo.builtin.build_systems"):
+        modules[name] = types.ModuleType(name)
+    hidden = {name: sys.modules.get(name) for name in modules}
+    sys.modules.update(modules)
+    try:
+        yield
+    finally:
+        for name, module in hidden.items():
+            if module is None:
+                del sys.modules[name]
+            else:
+                sys.modules[name] = module
+
+
+def module(name: str, path: pathlib.Path) -> types.ModuleType:
+    """Execute the Python file ``path`` as a module, without leaving it in ``sys.modules``."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    module.__package__ = name.rpartition(".")[0]
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.modules.pop(name, None)
+    return module

@@ -1,0 +1,187 @@
+"""The part of Spack's spec language that recipes' conditions and environments here use.
+
+``name@1.2:1.4 +variant ~variant key=a,b ^dependency@2: %compiler@12:``
+
+Only for where no Spack can be had; with Spack, Spack reads its specs.  Grammar and meaning:
+https://spack.readthedocs.io/en/latest/spec_syntax.html.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from typing import Dict, FrozenSet, List, Tuple, Union
+
+import archspec.cpu
+
+from hvd.core.errors import HvdError
+
+Value = Union[bool, FrozenSet[str]]
+
+_NAME = r"[A-Za-z_][\w-]*(?:\.[\w-]+)*"
+_TOKEN = re.compile(
+    rf"""\s*(?:
+      (?P<edge>[\^%])\s*(?:\[[^\]]*\]\s*)?(?P<dependency>{_NAME})?
+    | @(?P<versions>[\w.:,=-]+)
+    | (?P<sign>[+~])(?P<flag>{_NAME})
+    | (?P<key>{_NAME})\s*:?=\s*(?P<values>"[^"]*"|[^\s"^%]+)
+    | (?P<name>{_NAME})
+    )""",
+    re.VERBOSE,
+)
+
+
+@dataclasses.dataclass
+class Spec:
+    """A spec: what a package must be, or, with one exact version, what it is."""
+
+    name: str = ""
+    versions: str = ""
+    variants: Dict[str, Value] = dataclasses.field(default_factory=dict)
+    dependencies: Dict[str, Spec] = dataclasses.field(default_factory=dict)
+
+    def intersects(self, other: Spec) -> bool:
+        """Whether this spec can be one that ``other`` describes: what it leaves open can."""
+        if self.versions and other.versions and not _overlap(self.versions, other.versions):
+            return False
+        named = {k: v for k, v in other.variants.items() if k in self.variants}
+        return self.satisfies(dataclasses.replace(other, versions="", variants=named))
+
+    def satisfies(self, condition: Spec) -> bool:
+        """Whether this (concrete) spec is one that ``condition`` describes."""
+        if condition.name and condition.name != self.name:
+            return False
+        if condition.versions and not version_in(self.versions, condition.versions):
+            return False
+        for key, wanted in condition.variants.items():
+            have = self.variants.get(key)
+            if key == "target" and isinstance(wanted, frozenset) and isinstance(have, frozenset):
+                if not any(_target_in(one, part) for one in have for part in wanted):
+                    return False
+            elif isinstance(wanted, bool) or have is None or isinstance(have, bool):
+                if have != wanted:
+                    return False
+            elif not wanted <= have:
+                return False
+        return all(
+            name in self.dependencies and self.dependencies[name].satisfies(wanted)
+            for name, wanted in condition.dependencies.items()
+        )
+
+    def __str__(self) -> str:
+        words = [self.name + (f"@{self.versions}" if self.versions else "")]
+        for key, value in sorted(self.variants.items()):
+            if isinstance(value, bool):
+                words[0] += f"{'+' if value else '~'}{key}"
+            else:
+                words.append(f"{key}={','.join(sorted(value))}")
+        words += [f"^{dependency}" for dependency in self.dependencies.values()]
+        return " ".join(word for word in words if word)
+
+
+def parse(text: str) -> Spec:
+    """Parse one spec.
+
+    Raises:
+        HvdError: a part of ``text`` is not understood; says which.
+    """
+    root = current = Spec()
+    position = 0
+    while text[position:].strip():
+        token = _TOKEN.match(text, position)
+        if not token:
+            raise HvdError(
+                f"'{text}': '{text[position:].strip()}' is not understood",
+                "see https://spack.readthedocs.io/en/latest/spec_syntax.html",
+            )
+        position = token.end()
+        if token["edge"]:
+            current = Spec(token["dependency"] or "")
+            root.dependencies[current.name] = current
+        elif token["versions"]:
+            current.versions = token["versions"].lstrip("=")
+        elif token["flag"]:
+            current.variants[token["flag"]] = token["sign"] == "+"
+        elif token["key"]:
+            current.variants[token["key"]] = frozenset(token["values"].strip('"').split(","))
+        elif current.name:
+            raise HvdError(
+                f"'{text}': a second name, '{token['name']}'", "put ^ in front of a dependency"
+            )
+        else:
+            current.name = token["name"]
+    return root
+
+
+@functools.cache
+def version_in(version: str, constraint: str) -> bool:
+    """Whether ``version`` is in ``constraint``: ``1.2``, ``1.2:``, ``:1.4``, ``1:2,4:``.
+
+    As in Spack, bounds are inclusive and a bound covers what it begins: ``1.4.3`` is in
+    ``:1.4``.  Named versions (``master``) are newer than numbers.  A range in place of a version
+    is in what is the same range.
+    """
+    if re.search("[:,]", version):
+        return version == constraint
+    return any(_in_range(version, part) for part in constraint.split(","))
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether a version can be in both constraints."""
+    for low, high in map(_bounds, one.split(",")):
+        for lower, higher in map(_bounds, other.split(",")):
+            if not (_beyond(low, higher) or _beyond(lower, high)):
+                return True
+    return False
+
+
+def _bounds(part: str) -> Tuple[str, str]:
+    """The ends of ``1.2:1.4``, ``1.2:`` or ``1.2``, which covers all that it begins."""
+    low, colon, high = part.lstrip("=").partition(":")
+    return (low, high) if colon else (low, low)
+
+
+def _beyond(low: str, high: str) -> bool:
+    """Whether what begins at ``low`` begins after ``high`` has ended; an open end is empty."""
+    if not low or not high:
+        return False
+    return version_key(low) > version_key(high) and not _begins(low, high)
+
+
+def _in_range(version: str, part: str) -> bool:
+    if part.startswith("="):
+        return version == part[1:]
+    if ":" not in part:
+        return _begins(version, part)
+    low, _, high = part.partition(":")
+    if low and version_key(version) < version_key(low):
+        return False
+    return not high or version_key(version) <= version_key(high) or _begins(version, high)
+
+
+def _target_in(target: str, part: str) -> bool:
+    """Whether the processor ``target`` is in ``part``: ``zen3``, ``aarch64:``, ``:zen2``."""
+    if ":" not in part:
+        return target == part
+    known = archspec.cpu.TARGETS
+    low, _, high = part.partition(":")
+    return (
+        target in known
+        and (not low or known[low] <= known[target])
+        and (not high or known[target] <= known[high])
+    )
+
+
+def _begins(version: str, prefix: str) -> bool:
+    wanted = version_key(prefix)
+    return version_key(version)[: len(wanted)] == wanted
+
+
+def version_key(version: str) -> List[Tuple[int, int, str]]:
+    """A key that orders versions as Spack does: numbers by value, names after them."""
+    return [
+        (0, int(part), "") if part.isdigit() else (1, 0, part)
+        for part in re.split(r"[.\-_]", version)
+        if part
+    ]

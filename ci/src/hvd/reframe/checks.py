@@ -1,0 +1,234 @@
+"""What ``./hvd check`` has ReFrame run on a site: what was built, and two ranks that sum.
+
+Features of environments and of partitions choose what runs where; see `systems`.  Programs,
+records and verdicts are those of the smoke test.
+"""
+
+import functools
+import pathlib
+import shlex
+import time
+
+import reframe as rfm
+import reframe.utility.sanity as sn
+from reframe.core.builtins import (
+    parameter,
+    run_after,
+    run_before,
+    sanity_function,
+    variable,
+)
+from reframe.core.exceptions import SanityError
+
+from hvd.core.errors import HvdError
+from hvd.launch import batch, methods, request
+from hvd.launch.request import Request
+from hvd.model import built, check_build, site
+from hvd.reframe import systems
+from hvd.smoke import attribution, launch, records
+from hvd.smoke.run import FRAMEWORKS, bandwidth
+
+#: Minutes that a job may take; a rank that hangs is found by that.
+_MINUTES = 10
+
+
+class _OnSite(rfm.RunOnlyRegressionTest):
+    """A check of a built environment on nodes of its site."""
+
+    #: Whose build: ``spack``, ``pip`` or ``auto``.
+    engine = variable(str, value="auto")
+    valid_systems = ["*"]
+    time_limit = f"{_MINUTES}m"
+    maintainers = ["hvd"]
+
+    def asked(self, nodes, ranks_per_node, program, variables=None, gloo=False):
+        """The launch of ``program``; the check is skipped where the site cannot do that."""
+        machine = site.load(self.current_system.name)
+        wanted = Request(
+            site=machine,
+            environment=self.current_environ.name,
+            partition=machine.partitions[self.current_partition.name],
+            nodes=nodes,
+            ranks_per_node=ranks_per_node,
+            method=systems.GLOO if gloo else machine.launcher,
+            gloo=gloo,
+            program=tuple(program),
+            variables=variables or {},
+        )
+        try:
+            request.check(wanted)
+        except HvdError as error:
+            self.skip(f"{error.message}; {error.remedy}")
+        return wanted
+
+    def use(self, wanted):
+        """Ask the scheduler for what ``wanted`` needs, and write what its job does first."""
+        kind = wanted.partition
+        self.num_tasks = wanted.ranks
+        self.num_tasks_per_node = wanted.ranks_per_node
+        if wanted.site.scheduler == "slurm":
+            self.num_cpus_per_task = kind.cpus_per_rank or None
+            if batch.gpu_option(kind):
+                count = min(wanted.ranks_per_node, kind.gpus)
+                self.extra_resources = {"gpu": {"count": count}}
+        own = launch.small_machine() if wanted.site.scheduler == "none" else {}
+        self.prerun_cmds = [
+            f". {shlex.quote(str(self.activation()))}",
+            # behind it: it was written for some number of nodes
+            *batch.site_exports(wanted),
+            *batch.exports({**own, **methods.prefix(wanted)}),
+        ]
+        self.executable = shlex.quote(wanted.program[0])
+        self.executable_opts = [shlex.quote(word) for word in wanted.program[1:]]
+
+    def activation(self):
+        """What a job sources."""
+        if self.is_dry_run():
+            engine = built.ENGINES[0] if self.engine == "auto" else self.engine
+        else:
+            engine = self.subject.engine
+        return built.activation(self.current_environ.name, engine) / "activate.sh"
+
+    @functools.cached_property
+    def subject(self):
+        """The record of the build."""
+        return built.find(self.current_environ.name, self.engine)
+
+
+@rfm.simple_test
+class CheckBuild(_OnSite):
+    descr = "what horovodrun --check-build says on a node is what was asked for"
+    valid_prog_environs = ["+horovod"]
+    tags = {"check-build"}
+
+    @run_after("setup")
+    def prepare(self):
+        program = ("horovodrun", "--check-build", "--verbose")
+        self.use(self.asked(nodes=1, ranks_per_node=1, program=program))
+
+    @run_before("run")
+    def start_it_without_a_launcher(self):
+        # it is no rank of anything
+        self.job.launcher = rfm.core.backends.getlauncher("local")()
+
+    @sanity_function
+    def it_is_what_was_asked_for(self):
+        text = (pathlib.Path(self.stagedir) / self.job.stdout).read_text()
+        try:
+            found = check_build.differences(check_build.parse(text), self.subject.expectation)
+        except check_build.CheckBuildError as error:
+            found = [str(error)]
+        return _verdict(found)
+
+
+@rfm.simple_test
+class Allreduce(_OnSite):
+    descr = "two ranks: every operation is right, and how fast a sum is"
+    framework = parameter(FRAMEWORKS)
+    operations = parameter(systems.OPERATIONS)
+    nodes = parameter((1, 2))
+    #: Fewer and smaller sizes, whose bandwidth says little and is not judged.
+    quick = variable(bool, value=False)
+    tags = {"allreduce"}
+
+    @property
+    def on_gpus(self):
+        return self.operations in systems.ON_GPUS
+
+    @run_after("init")
+    def choose(self):
+        controller = f"+{self.controller}"
+        self.valid_prog_environs = [f"{controller} +{self.framework} +{self.operations}"]
+        if self.operations == "gloo":
+            self.valid_systems = [f"+{systems.GLOO}"] if self.nodes == 1 else []
+            return
+        wanted = ["+gpu"] * self.on_gpus + ["+several-nodes"] * (self.nodes > 1)
+        self.valid_systems = [" ".join(wanted)] if wanted else ["*"]
+
+    @run_after("setup")
+    def prepare(self):
+        program = [
+            *("python", str(launch.PROGRAM)),
+            *("--framework", FRAMEWORKS[self.framework], "--controller", self.controller),
+            *("--ranks", "2", "--out", str(self.records)),
+        ]
+        program += ["--quick"] * self.quick + ["--device=gpu"] * self.on_gpus
+        settings = launch.horovod_settings(self.controller, self.on_cpus, 60 * _MINUTES)
+        gloo = self.controller == "gloo"
+        wanted = self.asked(self.nodes, 2 // self.nodes, program, settings, gloo)
+        self.use(wanted)
+        self.prerun_cmds += [f"mkdir {shlex.quote(str(self.records))}"]
+        self.postrun_cmds = ["status=$?", f"echo $status > {self.status.name}", "exit $status"]
+        self.job.launcher.request = wanted
+        least = wanted.use.least_bandwidth(self.operations, self.nodes)
+        if least and not self.quick:
+            where = self.current_partition.fullname
+            self.reference = {where: {"bus_bandwidth": (least.bus_mb_s, 0, None, "MB/s")}}
+
+    @property
+    def on_cpus(self):
+        """What carries operations on CPUs, which some are in any case."""
+        return "" if self.on_gpus else self.operations
+
+    @property
+    def controller(self):
+        """Horovod's controller, which alone carries operations over Gloo."""
+        return "gloo" if self.operations == "gloo" else "mpi"
+
+    @property
+    def status(self):
+        """The file with the launcher's exit status; not every scheduler knows how a job ended."""
+        return pathlib.Path(self.stagedir) / "status"
+
+    @property
+    def records(self):
+        """The directory in which ranks record what they do."""
+        return pathlib.Path(self.stagedir) / "ranks"
+
+    @sanity_function
+    def every_result_is_right(self):
+        return _verdict(attribution.failures(self.over(), records.read(self.records)))
+
+    def over(self):
+        """The launch as the smoke test knows it."""
+        method = self.job.launcher.request.method
+        # a job that was ended has not come as far as to write it
+        status = int(self.status.read_text()) if self.status.is_file() else None
+        return launch.Launch(
+            launcher=launch.Launcher(
+                *(method, method, (), self.controller, self.on_cpus),
+                device="gpu" if self.on_gpus else "cpu",
+            ),
+            executable=method,
+            mpirun=method if self.controller == "mpi" else None,
+            ranks=2,
+            status=status,
+            seconds=(self.job.completion_time or time.time()) - self.job.submit_time,
+            log=pathlib.Path(self.stagedir) / self.job.stderr,
+        )
+
+    @run_before("performance")
+    def measure(self):
+        if self.is_dry_run():
+            return
+        rows = [r for r in bandwidth(records.read(self.records)) if r["method"] == "horovod"]
+        rows.sort(key=lambda row: row["bytes"])
+        figures = {
+            "bus_bandwidth": (rows[-1]["bus_mb_s"], "MB/s"),
+            "latency": (rows[0]["seconds"] * 1e6, "us"),
+        }
+        self.perf_variables = {
+            name: sn.make_performance_function(sn.defer(value), unit)
+            for name, (value, unit) in figures.items()
+        }
+
+
+def _verdict(failures):
+    """True where there are none.
+
+    Raises:
+        SanityError: there are; says them.
+    """
+    if failures:
+        raise SanityError("\n  ".join(failures))
+    return True

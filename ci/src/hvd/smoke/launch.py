@@ -1,0 +1,255 @@
+"""How ranks are started: by ``mpirun``, by ``horovodrun`` over MPI or Gloo, by Spark, by Ray."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import shutil
+from typing import Dict, List, Mapping, Optional, Tuple
+
+from hvd.core import process
+from hvd.core.errors import CommandFailed, HvdError
+from hvd.model.check_build import Expectation
+
+PROGRAM = pathlib.Path(__file__).resolve().with_name("program.py")
+CHECK_BUILD = pathlib.Path(__file__).with_name("program_check_build.py")
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """A built Horovod.
+
+    Args:
+        python: the interpreter that can import Horovod and its framework.
+        environment: the whole environment; ``horovodrun`` and ``mpirun`` are taken from its
+            ``PATH``.
+    """
+
+    python: pathlib.Path
+    environment: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Launcher:
+    """One way to start ranks.
+
+    Args:
+        name: what a user would type.
+        program: the executable, looked up on the target's ``PATH``; empty where the target's
+            Python starts the ranks.
+        options: its arguments; ``{ranks}`` stands for the number of ranks.
+        controller: Horovod's controller under this launcher, ``mpi`` or ``gloo``.
+        operations: what carries Horovod's operations on CPUs; the controller where empty.
+        device: where the tensors are, ``cpu`` or ``gpu``.
+        cluster: whose workers the ranks are, ``spark`` or ``ray``; empty where there is none.
+    """
+
+    name: str
+    program: str
+    options: Tuple[str, ...]
+    controller: str
+    operations: str = ""
+    device: str = "cpu"
+    cluster: str = ""
+
+    def command(self, executable: str, ranks: int) -> List[str]:
+        """The command line up to the program that the ranks run."""
+        return [executable, *(option.format(ranks=ranks) for option in self.options)]
+
+
+LAUNCHERS = (
+    Launcher("mpirun", "mpirun", ("-np", "{ranks}"), "mpi"),
+    Launcher(
+        "horovodrun --mpi",
+        "horovodrun",
+        ("--mpi", "-np", "{ranks}", "-H", "localhost:{ranks}"),
+        "mpi",
+    ),
+    Launcher(
+        "horovodrun --gloo",
+        "horovodrun",
+        ("--gloo", "-np", "{ranks}", "-H", "localhost:{ranks}"),
+        "gloo",
+    ),
+    Launcher("mpirun, oneCCL", "mpirun", ("-np", "{ranks}"), "mpi", "ccl"),
+    Launcher("mpirun, GPU", "mpirun", ("-np", "{ranks}"), "mpi", device="gpu"),
+    Launcher(
+        "horovodrun --gloo, GPU",
+        "horovodrun",
+        ("--gloo", "-np", "{ranks}", "-H", "localhost:{ranks}"),
+        "gloo",
+        device="gpu",
+    ),
+    Launcher("horovod.spark.run, Gloo", "", (), "gloo", cluster="spark"),
+    Launcher("horovod.spark.run, MPI", "", (), "mpi", cluster="spark"),
+    Launcher("RayExecutor", "", (), "gloo", cluster="ray"),
+)
+#: What carries operations on GPUs and gives each rank one of its own.
+OWN_GPU = ("nccl", "rccl", "ddl")
+
+
+def launchers(expectation: Expectation, gpu: str = "") -> List[Launcher]:
+    """The launchers whose controller and operations the build has.
+
+    Args:
+        gpu: what carries the operations on GPUs, as ``Built.case`` has it; empty where
+            nothing does, or where there is no GPU.
+    """
+    return [
+        each
+        for each in LAUNCHERS
+        if each.controller in expectation.controllers
+        and each.operations in ("", *expectation.operations)
+        and each.cluster in ("", *expectation.extras)
+        # MPI and DDL have no part in a job over Gloo
+        and (each.device == "cpu" or gpu in ("nccl", "rccl") or (gpu and each.controller == "mpi"))
+    ]
+
+
+def find_program(target: Target, name: str) -> str:
+    """The absolute path of ``name`` on the target's ``PATH``.
+
+    Raises:
+        HvdError: it is not there.
+    """
+    path = target.environment.get("PATH", "")
+    found = shutil.which(name, path=path)
+    if not found:
+        raise HvdError(
+            f"{name} is not on the PATH of the Horovod under test: {path}",
+            "load the package that provides it into the target's environment",
+        )
+    return os.path.abspath(found)
+
+
+@dataclasses.dataclass(frozen=True)
+class Launch:
+    """A launch that is over.
+
+    Args:
+        launcher: how it was launched.
+        executable: the launcher's path.
+        mpirun: path of the ``mpirun`` that was used, also by ``horovodrun --mpi``; None
+            where none was.
+        ranks: how many were asked for.
+        status: exit status of the launcher; negative for a signal, None for a time-out.
+        seconds: wall time.
+        log: what it printed.
+    """
+
+    launcher: Launcher
+    executable: str
+    mpirun: Optional[str]
+    ranks: int
+    status: Optional[int]
+    seconds: float
+    log: pathlib.Path
+
+    @property
+    def timed_out(self) -> bool:
+        return self.status is None
+
+
+def launch(
+    launcher: Launcher,
+    target: Target,
+    out: pathlib.Path,
+    *,
+    framework: str,
+    ranks: int,
+    timeout: float,
+    mpi4py: bool,
+    quick: bool,
+    keras: bool = False,
+) -> Launch:
+    """Run `PROGRAM` on ``ranks`` ranks, its records in the empty directory ``out``.
+
+    A launch that outlasts ``timeout`` seconds is killed with every process that came of it.
+
+    Raises:
+        HvdError: the launcher is not on the target's ``PATH``.
+    """
+    process.adopt_orphans()
+    mpirun = find_program(target, "mpirun") if launcher.controller == "mpi" else None
+    if launcher.cluster == "spark" and not target.environment.get("JAVA_HOME"):
+        find_program(target, "java")
+    if launcher.program:
+        executable = find_program(target, launcher.program)
+        words = [*launcher.command(executable, ranks), str(target.python), str(PROGRAM)]
+    else:
+        executable = str(target.python)
+        words = [executable, str(PROGRAM.with_name(f"program_{launcher.cluster}.py"))]
+    words += ["--framework", framework, "--controller", launcher.controller]
+    words += ["--ranks", str(ranks), "--out", str(out), "--device", launcher.device]
+    words += ["--mpi4py"] * (mpi4py and launcher.controller == "mpi") + ["--quick"] * quick
+    words += ["--keras"] * keras
+    log = out / "log.txt"
+    try:
+        completed = process.run(
+            words,
+            log=log,
+            cwd=out,
+            env=environment(launcher, target, timeout),
+            timeout=timeout,
+            check=False,
+        )
+    except CommandFailed as failure:
+        return Launch(launcher, executable, mpirun, ranks, failure.status, failure.seconds, log)
+    return Launch(launcher, executable, mpirun, ranks, completed.status, completed.seconds, log)
+
+
+def environment(launcher: Launcher, target: Target, timeout: float) -> Dict[str, str]:
+    """The target's environment and what the launcher needs beside it."""
+    settings = horovod_settings(launcher.controller, launcher.operations, timeout)
+    if launcher.cluster:
+        # its workers import `PROGRAM`
+        places = (str(PROGRAM.parent), target.environment.get("PYTHONPATH", ""))
+        settings["PYTHONPATH"] = os.pathsep.join(filter(None, places))
+        settings["RAY_USAGE_STATS_ENABLED"] = "0"
+    return {**target.environment, **settings, **small_machine(target.environment.get("PATH"))}
+
+
+def horovod_settings(controller: str, operations: str, timeout: float) -> Dict[str, str]:
+    """What `PROGRAM` runs with on any machine.
+
+    HOROVOD_CONTROLLER and HOROVOD_CPU_OPERATIONS are set so that neither a default nor the
+    surroundings choose; the program verifies what came of it.  Horovod warns of ranks that
+    keep others waiting after a quarter of ``timeout`` seconds, so that the log says so.
+
+    Args:
+        operations: what carries the operations on CPUs; the controller where empty.
+    """
+    return {
+        "HOROVOD_CONTROLLER": controller,
+        "HOROVOD_CPU_OPERATIONS": operations or controller,
+        "HOROVOD_STALL_CHECK_TIME_SECONDS": str(max(1, int(timeout / 4))),
+        "OMP_NUM_THREADS": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def small_machine(path: Optional[str] = None) -> Dict[str, str]:
+    """What MPI needs with fewer cores than ranks, and with neither another user than root nor ssh.
+
+    Args:
+        path: of the programs; that of this process where it is None.
+    """
+    settings = {
+        # More ranks than cores is what a test machine may need: Open MPI 4, and 5.
+        "OMPI_MCA_rmaps_base_oversubscribe": "1",
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+        # Each rank has two threads that poll; on few cores they would keep the others out:
+        # Open MPI, and Intel MPI by its Developer Reference for Linux.
+        "OMPI_MCA_mpi_yield_when_idle": "1",
+        "I_MPI_WAIT_MODE": "1",
+    }
+    if os.geteuid() == 0:  # a container
+        for prefix in ("OMPI", "PRTE"):
+            settings[f"{prefix}_ALLOW_RUN_AS_ROOT"] = "1"
+            settings[f"{prefix}_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
+    if not (shutil.which("ssh", path=path) or shutil.which("rsh", path=path)):
+        # Open MPI 4 stops without one, though it starts nothing elsewhere:
+        # https://github.com/open-mpi/ompi/blob/v4.1.8/orte/mca/plm/rsh/plm_rsh_component.c
+        settings["OMPI_MCA_plm_rsh_agent"] = shutil.which("false") or "/bin/false"
+    return settings

@@ -1,0 +1,317 @@
+"""Run the smoke tests of a built Horovod and say what they found."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import pathlib
+import re
+import subprocess
+import types
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+
+from hvd.core import process
+from hvd.core.errors import CommandFailed, HvdError
+from hvd.host import mpi
+from hvd.model import check_build
+from hvd.model.check_build import Expectation
+from hvd.smoke import attribution, records
+from hvd.smoke.launch import (
+    CHECK_BUILD,
+    OWN_GPU,
+    Launcher,
+    Target,
+    find_program,
+    launch,
+    launchers,
+)
+
+#: The frameworks whose operations are run, and their names in the program.
+FRAMEWORKS = {"pytorch": "torch", "tensorflow": "tensorflow", "mxnet": "mxnet"}
+#: How a framework says how many GPUs it sees.
+_GPUS = {
+    "torch": "import torch; print(torch.cuda.device_count())",
+    "tensorflow": "import tensorflow as tf; "
+    "print(len(tf.config.experimental.list_physical_devices('GPU')))",
+    "mxnet": "import mxnet; print(mxnet.context.num_gpus())",
+}
+#: The one without a plugin of its own whose operations are run as well, with TensorFlow.
+KERAS = "keras"
+
+
+@dataclasses.dataclass
+class Check:
+    """What one check found.
+
+    Args:
+        name: ``check-build``, or what a user would type to launch the ranks; of a build for
+            several frameworks with that of the check.
+        seconds: wall time.
+        failures: one text per failure, the cause first; none if the check passed.
+        log: everything that was printed; None if nothing could be started.
+        operations: per operation its ``operation`` (name), ``dtype`` and ``elements`` (the
+            most that a rank contributed), and by rank its ``seconds`` (wall time) and whether
+            it was ``ok``; both are None on a rank that did not end it.
+        bandwidth: per method (``horovod``, ``mpi4py``) and message size in ``bytes``: the
+            ``seconds`` of the slowest rank and the bandwidths ``algorithm_mb_s`` and
+            ``bus_mb_s`` in 10**6 B/s as ``program_bandwidth`` defines them.
+        details: for ``check-build`` the ``items``; for a launch the ``framework``, the
+            ``mpi_libraries`` that Horovod loaded, and what was ``left_out`` and why.
+    """
+
+    name: str
+    seconds: float = 0.0
+    failures: List[str] = dataclasses.field(default_factory=list)
+    log: Optional[pathlib.Path] = None
+    operations: List[Dict[str, Any]] = dataclasses.field(default_factory=list)
+    bandwidth: List[Dict[str, Any]] = dataclasses.field(default_factory=list)
+    details: Dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        return not self.failures
+
+    def to_dict(self) -> Dict[str, Any]:
+        """The check as JSON has it."""
+        log = None if self.log is None else str(self.log)
+        return {**dataclasses.asdict(self), "passed": self.passed, "log": log}
+
+
+def smoke_plan(
+    target: Target,
+    expectation: Expectation,
+    out: pathlib.Path,
+    *,
+    ranks: int = 2,
+    timeout: float = 120.0,
+    quick: bool = False,
+    mpi4py: bool = True,
+    gpu: str = "",
+) -> List[Tuple[str, Callable[[], Check]]]:
+    """The checks of a built Horovod: their names and what performs them.
+
+    First what was built is compared with ``expectation``, then every launcher that the
+    expected controllers allow runs on ``ranks`` ranks, for one framework after the other.
+
+    Args:
+        target: the Horovod under test.
+        expectation: what it has to be built with.
+        out: directory for logs and records; a directory per check is made in it.
+        timeout: limit of each check, in seconds.
+        quick: fewer and smaller sizes.
+        mpi4py: where MPI is the controller, check that mpi4py works beside Horovod.
+        gpu: what carries the operations on GPUs, as ``Built.case`` has it; empty where
+            nothing does.
+
+    Raises:
+        HvdError: there is nothing to run for any of the expected frameworks or controllers.
+    """
+    frameworks = [FRAMEWORKS[name] for name in FRAMEWORKS if name in expectation.frameworks]
+    if not frameworks or not launchers(expectation):
+        raise HvdError(
+            f"no smoke test for frameworks {sorted(expectation.frameworks)} with controllers"
+            f" {sorted(expectation.controllers)}",
+            f"expect one of {sorted(FRAMEWORKS)}, and of mpi and gloo",
+        )
+    gpus = {name: _gpus(target, name) if gpu else 0 for name in frameworks}
+    left_out = {
+        f"horovod.{name} on GPUs": "it sees no GPU on this machine"
+        for name in frameworks
+        if gpu and not gpus[name]
+    }
+    left_out.update(_unable(target, expectation))
+    perform = functools.partial(check_build_items, target, expectation, out, timeout, left_out)
+    plan: List[Tuple[str, Callable[[], Check]]] = [("check-build", perform)]
+    for framework in frameworks:
+        for launcher in launchers(expectation, gpu if gpus[framework] else ""):
+            if launcher.name in left_out:
+                continue
+            own = launcher.device == "gpu" and gpu in OWN_GPU
+            name = launcher.name + (f" ({framework})" if len(frameworks) > 1 else "")
+            perform = functools.partial(
+                run_launcher,
+                launcher,
+                target,
+                out,
+                name=name,
+                framework=framework,
+                ranks=min(ranks, gpus[framework]) if own else ranks,
+                timeout=timeout,
+                # whose buffers are on the CPU
+                mpi4py=mpi4py and launcher.device == "cpu",
+                quick=quick,
+                keras=framework == "tensorflow" and KERAS in expectation.extras,
+            )
+            plan.append((name, perform))
+    return plan
+
+
+def check_build_items(
+    target: Target,
+    expectation: Expectation,
+    out: pathlib.Path,
+    timeout: float = 120.0,
+    left_out: Mapping[str, str] = types.MappingProxyType({}),
+) -> Check:
+    """Compare ``horovodrun --check-build`` with ``expectation``, item by item.
+
+    Args:
+        left_out: why something is not tried, by its name; the check says so.
+    """
+    check = Check("check-build")
+    if left_out:
+        check.details["left_out"] = [
+            {"operation": name, "dtype": "every type", "reason": reason}
+            for name, reason in left_out.items()
+        ]
+    try:
+        horovodrun = find_program(target, "horovodrun")
+        frameworks = [FRAMEWORKS[each] for each in FRAMEWORKS if each in expectation.frameworks]
+        command = [str(target.python), str(CHECK_BUILD), horovodrun, *frameworks]
+        check.log = out / "check-build" / "log.txt"
+        completed = process.run(command, log=check.log, env=target.environment, timeout=timeout)
+        check.seconds = completed.seconds
+        report = check_build.parse(completed.output)
+        check.failures = check_build.differences(report, expectation)
+        check.details["items"] = check_build.table(report, expectation)
+    except check_build.CheckBuildError as error:
+        check.failures = [str(error)]
+    except HvdError as error:
+        check.failures = [error.message]
+        if isinstance(error, CommandFailed):
+            check.seconds = error.seconds
+    return check
+
+
+def _unable(target: Target, expectation: Expectation) -> Dict[str, str]:
+    """The launchers that cannot start ranks with the target's MPI, and why."""
+    found = launchers(expectation)
+    over_mpi = [each.name for each in found if each.cluster and each.controller == "mpi"]
+    if not over_mpi:
+        return {}
+    try:
+        kind = mpi.of_launcher(find_program(target, "mpirun"))
+    except HvdError:
+        return {}  # which each of them says
+    if kind is None or kind[0] == "openmpi":
+        return {}
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/spark/mpi_run.py
+    reason = f"Horovod gives mpirun options of Open MPI, and this one is of {kind[0]}"
+    return dict.fromkeys(over_mpi, reason)
+
+
+def _gpus(target: Target, framework: str) -> int:
+    """How many GPUs a framework sees; none where it cannot say."""
+    try:
+        done = subprocess.run(
+            [target.python, "-c", _GPUS[framework]],
+            env=dict(target.environment),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
+        return int(done.stdout.split()[-1])
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+        return 0  # what is wrong with it its import shows
+
+
+def run_launcher(
+    launcher: Launcher,
+    target: Target,
+    out: pathlib.Path,
+    *,
+    name: str = "",
+    framework: str = "torch",
+    ranks: int = 2,
+    timeout: float = 120.0,
+    quick: bool = False,
+    mpi4py: bool = True,
+    keras: bool = False,
+) -> Check:
+    """Run the program on all ranks with one launcher; arguments as for `smoke_plan`.
+
+    Args:
+        name: of the check; that of the launcher by default.
+        framework: whose operations are run, by its name in the program.
+        keras: check Keras as well.
+    """
+    check = Check(name or launcher.name, details={"framework": framework})
+    directory = (out / re.sub(r"[^a-z0-9]+", "-", check.name.lower()).strip("-")).absolute()
+    _empty(directory)
+    try:
+        over = launch(
+            launcher,
+            target,
+            directory,
+            framework=framework,
+            ranks=ranks,
+            timeout=timeout,
+            mpi4py=mpi4py,
+            quick=quick,
+            keras=keras,
+        )
+    except HvdError as error:
+        check.failures = [error.message]
+        return check
+    found = records.read(directory)
+    check.log, check.seconds = over.log, over.seconds
+    check.failures = attribution.failures(over, found)
+    initialised = [rank for rank in found if rank.rank is not None]
+    check.operations = operations(initialised)
+    check.bandwidth = bandwidth(initialised)
+    if initialised:
+        check.details["mpi_libraries"] = initialised[0].mpi_libraries
+        check.details["left_out"] = initialised[0].left_out
+    return check
+
+
+def _empty(directory: pathlib.Path) -> None:
+    """Make ``directory`` and remove the records and the log of an earlier run from it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for pattern in ("*.jsonl", "stack-*.txt", "exit-*.json", "exit-*.tmp", "log.txt"):
+        for path in directory.glob(pattern):
+            path.unlink()
+
+
+def operations(ranks: List[records.Rank]) -> List[Dict[str, Any]]:
+    """One row per operation, in order; every rank runs the same ones."""
+    rows: List[Dict[str, Any]] = []
+    for rank in ranks:
+        for index, each in enumerate(rank.operations):
+            if index == len(rows):
+                rows.append(
+                    {
+                        "operation": each.name,
+                        "dtype": each.dtype,
+                        "elements": each.elements,
+                        "seconds": {},
+                        "ok": {},
+                    }
+                )
+            row = rows[index]
+            if each.elements is not None:
+                row["elements"] = max(row["elements"], each.elements)
+            row["seconds"][str(rank.number)] = each.seconds
+            row["ok"][str(rank.number)] = each.ok
+    return rows
+
+
+def bandwidth(ranks: List[records.Rank]) -> List[Dict[str, Any]]:
+    """Bandwidth by method and message size, from the slowest rank's time."""
+    slowest: Dict[Any, float] = {}
+    for rank in ranks:
+        for row in rank.bandwidth:
+            key = row["method"], row["bytes"]
+            slowest[key] = max(slowest.get(key, 0.0), row["seconds"])
+    n = len(ranks)
+    return [
+        {
+            "method": method,
+            "bytes": size,
+            "seconds": seconds,
+            "algorithm_mb_s": size / seconds / 1e6,
+            "bus_mb_s": 2 * (n - 1) / n * size / seconds / 1e6,
+        }
+        for (method, size), seconds in slowest.items()
+    ]

@@ -1,0 +1,136 @@
+"""Whether the solution of a site's environment is what the site has, and for that machine.
+
+Spack takes any external that satisfies what is asked for, also one that the user's own
+configuration declares, or that was found on the machine that solves.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import re
+from typing import Any, Dict, List, Mapping, Tuple
+
+import yaml
+
+from hvd.core import paths
+from hvd.core.errors import HvdError
+from hvd.model.environment import HOROVOD, SITES, Environment
+from hvd.model.specs import Spec
+
+#: Version, prefix and modules of an external.
+External = Tuple[str, str, Tuple[str, ...]]
+
+#: What Spack takes from the machine by itself where it can ask a compiler.
+_LIBC = ("glibc", "musl")
+
+_VERSION = re.compile(r"[\w.-]+@=?([\w.-]+)")
+_ARCHITECTURE = re.compile(r"\b(os|target)=(\S+)")
+
+
+def file(site: str) -> pathlib.Path:
+    """What ``site`` provides."""
+    return paths.ENVIRONMENTS / SITES / site / "packages.yaml"
+
+
+def externals(path: pathlib.Path) -> Dict[str, List[External]]:
+    """The externals that the ``packages.yaml`` at ``path`` declares, by package."""
+    packages = yaml.safe_load(path.read_text())["packages"]
+    return {
+        # gcc:: in the file is gcc: to a reader that does not know Spack's way to override
+        name.rstrip(":"): [_external(each) for each in entry["externals"]]
+        for name, entry in packages.items()
+        if "externals" in entry
+    }
+
+
+def architecture(root: str) -> Dict[str, str]:
+    """``os`` and ``target`` of a root spec."""
+    return dict(_ARCHITECTURE.findall(root))
+
+
+def require(environment: Environment, specs: Mapping[str, Dict[str, Any]]) -> None:
+    """Refuse a solution that is not the site's; arguments as for :func:`problems`.
+
+    Raises:
+        HvdError: it is not.
+    """
+    found = problems(environment, specs)
+    if found:
+        raise HvdError(
+            "\n  ".join([f"{environment.name} came out otherwise than its site is:", *found]),
+            "mend that key; `spack -e ... config blame packages` shows which file says what",
+        )
+
+
+def problems(environment: Environment, specs: Mapping[str, Dict[str, Any]]) -> List[str]:
+    """What is wrong with a solution, each naming the file and the key to look at.
+
+    Args:
+        environment: that of a site.
+        specs: ``concrete_specs`` of its lock file, by hash.
+    """
+    wanted = architecture(environment.specs[0])
+    provided = externals(file(environment.site))
+    if environment.externals.exists():
+        provided.update(externals(environment.externals))
+    shown = paths.shorten(file(environment.site))
+    found: List[str] = []
+    for node in specs.values():
+        name = f"{node['name']}@{node['version']}"
+        has = {"os": node["arch"]["platform_os"], "target": _target(node)}
+        found += [
+            f"{name} is for {key}={has[key]}, not {wanted[key]}: key 'specs' of "
+            f"{paths.shorten(environment.directory / 'spack.yaml')}"
+            for key in wanted
+            if has[key] != wanted[key]
+        ]
+        here = f"key 'packages:{node['name']}:externals' of {shown}"
+        if "external" not in node:
+            if node["name"] in provided:
+                found.append(f"{name} is to be built, though the site has it: {here}")
+        elif node["name"] not in _LIBC and not any(
+            _is(node, each) for each in provided.get(node["name"], [])
+        ):
+            prefix = node["external"].get("path") or "no prefix"
+            found.append(f"{name} at {prefix} is not the site's: {here}")
+    return found + _variants(environment.root, specs)
+
+
+def _variants(root: Spec, specs: Mapping[str, Dict[str, Any]]) -> List[str]:
+    """Variants of Horovod that came out differently."""
+    (node,) = (node for node in specs.values() if node["name"] == HOROVOD)
+    has = node["parameters"]
+    return [
+        f"{HOROVOD} has {variant}={has.get(variant)}, and not what is asked for"
+        for variant, value in root.variants.items()
+        if variant in has and _plain(has[variant]) != value
+    ]
+
+
+def _plain(value: Any) -> Any:
+    """A variant's value of a lock file as a spec has it."""
+    if isinstance(value, bool):
+        return value
+    return frozenset([value] if isinstance(value, str) else value)
+
+
+def _target(node: Dict[str, Any]) -> str:
+    target = node["arch"]["target"]
+    return target["name"] if isinstance(target, dict) else target
+
+
+def _external(entry: Dict[str, Any]) -> External:
+    match = _VERSION.match(entry["spec"])
+    version = match[1] if match else ""
+    return version, entry.get("prefix", ""), tuple(entry.get("modules", ()))
+
+
+def _is(node: Dict[str, Any], external: External) -> bool:
+    """Whether the concrete ``node`` is ``external``; its modules may tell Spack the prefix."""
+    version, prefix, modules = external
+    taken = node["external"]
+    return (
+        node["version"] == version
+        and tuple(taken.get("module") or ()) == modules
+        and (not prefix or taken.get("path") == prefix)
+    )

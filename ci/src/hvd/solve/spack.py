@@ -1,0 +1,350 @@
+"""A Spack to work with: found or cloned, and kept apart from the user's own configuration."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import sys
+from typing import Dict, List, Mapping, Optional
+
+import yaml
+
+from hvd.core import paths, process
+from hvd.core.errors import CommandFailed, HvdError
+from hvd.core.files import write_atomically
+from hvd.core.process import Completed
+from hvd.fetch import clone
+from hvd.host import mpi
+from hvd.model import pins
+from hvd.model.pins import Pair, Pin
+from hvd.solve import indices, queries
+
+_VERSION = re.compile(r'^__version__ = "(\d+\.\d+)', re.MULTILINE)
+#: The compilers that are looked for.
+_COMPILERS = ("gcc", "llvm")
+#: Arguments that make a solve take nothing from Spack's own cache of solutions.
+UNCACHED = ("-c", "concretizer:concretization_cache:enable:false")
+#: The build tools that are looked for.
+_TOOLS = ("cmake", "gmake")
+_SOLVE_TIMEOUT = 3600
+#: Variables of the caller that a captured activation may see.
+_HARMLESS = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TMPDIR", "USER")
+#: Variables that would let the user's own Spack in.
+_FOREIGN = ("SPACK_ENV", "SPACK_ENV_VIEW", "SPACK_ROOT", "SPACK_DISABLE_LOCAL_CONFIG")
+
+
+@dataclasses.dataclass(frozen=True)
+class Sources:
+    """Where the user says that Spack, its packages and its compiler wrapper are.
+
+    Each is a path or a git address; empty means the pinned one from its official address.
+    """
+
+    spack: str = ""
+    packages: str = ""
+    compiler_wrapper: str = ""
+    pair: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Spack:
+    """One Spack with its builtin packages, isolated below ``<checkout>/.hvd/<pair>``."""
+
+    root: pathlib.Path
+    packages: pathlib.Path
+    pair: Pair
+    addresses: Dict[str, str]
+
+    @property
+    def state(self) -> pathlib.Path:
+        return paths.STATE / self.pair.name
+
+    @property
+    def scope(self) -> pathlib.Path:
+        """The configuration scope that takes the place of ``~/.spack``."""
+        return self.state / "config"
+
+    @property
+    def mirror(self) -> pathlib.Path:
+        return paths.cache() / "sources"
+
+    def variables(self) -> Dict[str, str]:
+        """What sets this Spack apart from any other on the machine."""
+        return {
+            "SPACK_PYTHON": sys.executable,
+            "SPACK_USER_CONFIG_PATH": str(self.scope),
+            "SPACK_USER_CACHE_PATH": str(self.state / "user"),
+            # a directory that does not exist: no /etc/spack either
+            "SPACK_SYSTEM_CONFIG_PATH": str(self.state / "system"),
+            paths.KEYRING_VARIABLE: str(paths.keyring()),
+        }
+
+    def environment(self) -> Dict[str, str]:
+        """The whole environment to run this Spack in."""
+        base = {k: v for k, v in os.environ.items() if k not in _FOREIGN}
+        return {**base, **self.variables()}
+
+    def run(
+        self,
+        *arguments: object,
+        log: pathlib.Path,
+        variables: Optional[Mapping[str, str]] = None,
+        **keywords,
+    ) -> Completed:
+        """Run ``spack`` with ``arguments``; see :func:`hvd.core.process.run`.
+
+        Args:
+            variables: more of them, or others than the caller's.
+        """
+        command = [self.root / "bin" / "spack", "--color=never", *arguments]
+        environment = {**self.environment(), **(variables or {})}
+        return process.run(command, log=log, env=environment, **keywords)
+
+    def configure(self, jobs: int) -> None:
+        """Write the configuration scope and the script that users source."""
+        builtin = self.packages / "repos" / "spack_repo" / "builtin"
+        cache = paths.cache()
+        files = {
+            "config": {
+                "environments_root": str(paths.ENVIRONMENTS),
+                "install_tree": {"root": str(self.state / "opt")},
+                "build_stage": [str(self.state / "stage")],
+                "test_stage": str(self.state / "test"),
+                "source_cache": str(cache / "downloads"),
+                "misc_cache": str(indices.directory(self.pair.name)),
+                "build_jobs": jobs,
+                # for who has set a place for it
+                "ccache": bool(os.environ.get("CCACHE_DIR") and shutil.which("ccache")),
+            },
+            # leave out of a solve what packages.yaml rules out
+            "concretizer": {"static_analysis": True},
+            # the first one wins
+            "repos": {"hvd": str(paths.REPOSITORY), "builtin": str(builtin)},
+            "mirrors": {
+                "hvd-sources": {
+                    "url": self.mirror.as_uri(),
+                    "source": True,
+                    "binary": False,
+                }
+            },
+            # clingo comes with ./hvd; nothing is downloaded to bootstrap
+            "bootstrap": {"enable": False, "root": str(self.state / "bootstrap")},
+        }
+        self.scope.mkdir(parents=True, exist_ok=True)
+        self.mirror.mkdir(parents=True, exist_ok=True)
+        for section, content in files.items():
+            text = yaml.safe_dump({section: content}, sort_keys=False)
+            write_atomically(self.scope / f"{section}.yaml", text.encode())
+        write_atomically(paths.STATE / "setup-env.sh", self._setup_script().encode())
+
+    def find_tools(self, log: pathlib.Path, first: List[pathlib.Path]) -> None:
+        """Let Spack find the compilers and build tools of this machine.
+
+        Raises:
+            HvdError: there is no C++ compiler.
+        """
+        scope = self.scope / "packages.yaml"
+        scope.unlink(missing_ok=True)
+        self.run("compiler", "find", "--scope=user", log=log, timeout=300)
+        find = ["external", "find", "--scope=user"]
+        for directory in mpi.search_path(first).split(os.pathsep):
+            if os.path.isdir(directory):
+                find += ["--path", directory]
+        self.run(*find, *_TOOLS, log=log, timeout=300)
+        found = yaml.safe_load(scope.read_text())["packages"] if scope.exists() else {}
+        if not has_compiler(found, "cxx"):
+            raise HvdError("no C++ compiler is on PATH", "install one: g++ or clang++", log)
+        # sorted: Spack finds in any order, and the same findings must make the same file
+        write_atomically(scope, yaml.safe_dump({"packages": found}).encode())
+        # for solves that must not build a compiler or a tool to build something with it
+        names = [*found, "c", "cxx", "fortran"]
+        self._write_not_buildable(self._tools, names)
+
+    def python(
+        self, environment: pathlib.Path, program: pathlib.Path, log: pathlib.Path, *words: str
+    ) -> str:
+        """What the Python file ``program`` prints when Spack runs it in ``environment``.
+
+        Args:
+            words: arguments of the program.
+        """
+        return self.run("-e", environment, "python", program, *words, log=log, timeout=600).output
+
+    def concretize(
+        self, environment: pathlib.Path, log: pathlib.Path, local: bool, fresh: bool = False
+    ) -> None:
+        """Solve ``environment`` anew.
+
+        First it is asked what the environment can never need; see ``solve/queries/prune.py``.
+
+        Args:
+            local: with this machine's compilers and build tools, and none built; a site's
+                environment names its own.
+            fresh: take nothing from Spack's own cache of solutions.
+
+        Raises:
+            CommandFailed: there is no solution; the log says why.
+        """
+        where = ("-C", self._tools, "-e", environment) if local else ("-e", environment)
+        said = self.run(*where, "python", queries.PRUNE, log=log, timeout=600).output
+        known = json.loads(said.splitlines()[-1])
+        pruned = self.state / environment.name / "prune"
+        self._write_not_buildable(pruned, known["unneeded"])
+        options = [*(UNCACHED if fresh else ()), "-C", pruned, *where]
+        if not known["compilers_here"]:
+            # Spack solves with the compilers of what is installed as well, and with their C
+            # library, which is not that of another machine
+            # https://github.com/spack/spack/blob/v1.1.0/lib/spack/spack/solver/asp.py#L3529
+            options += ["-c", f"config:install_tree:root:{self.state / 'elsewhere'}"]
+        self.run(*options, "concretize", "--force", log=log, timeout=_SOLVE_TIMEOUT)
+
+    def activation(self, environment: pathlib.Path, log: pathlib.Path) -> Dict[str, str]:
+        """The variables that activating ``environment`` sets, with their values.
+
+        Taken in a shell that knows only what it must of the caller's environment: what is
+        captured goes into logs and files, and the caller's may hold secrets.
+        """
+        base = {name: os.environ[name] for name in _HARMLESS if name in os.environ}
+        base.update(self.variables())
+        setup = shlex.quote(str(self.root / "share" / "spack" / "setup-env.sh"))
+        program = "import json, os; print(json.dumps(dict(os.environ)))"
+        show = f"{shlex.quote(sys.executable)} -c {shlex.quote(program)}"
+        activate = f"spack env activate {shlex.quote(str(environment))}"
+        shell = f". {setup} && {activate} && {show}"
+        done = process.run(["bash", "-c", shell], log=log, env=base, timeout=300)
+        after = json.loads(done.output.splitlines()[-1])
+        return {name: value for name, value in after.items() if base.get(name) != value}
+
+    @property
+    def _tools(self) -> pathlib.Path:
+        return self.state / "tools"
+
+    @staticmethod
+    def _write_not_buildable(scope: pathlib.Path, names: List[str]) -> None:
+        content = {"packages": {name: {"buildable": False} for name in names}}
+        write_atomically(scope / "packages.yaml", yaml.safe_dump(content).encode())
+
+    def _setup_script(self) -> str:
+        lines = ["# Made by ./hvd setup.  Source it: spack env activate then knows our names."]
+        lines += [f"unset {' '.join(_FOREIGN)}"]
+        lines += [f"export {k}={shlex.quote(v)}" for k, v in self.variables().items()]
+        script = self.root / "share" / "spack" / "setup-env.sh"
+        return "\n".join([*lines, f". {shlex.quote(str(script))}", ""])
+
+
+def has_compiler(packages: Mapping[str, dict], language: str) -> bool:
+    """Whether the externals of ``packages``, a section of that name, can compile ``language``."""
+    return any(
+        language in external.get("extra_attributes", {}).get("compilers", {})
+        for name in _COMPILERS
+        for external in packages.get(name, {}).get("externals", [])
+    )
+
+
+def locate(sources: Sources, log: pathlib.Path) -> Spack:
+    """Find or clone a supported Spack and its packages.
+
+    In this order: what the user names; ``$SPACK_ROOT`` and ``spack`` on PATH where their
+    version is supported; the pinned pair in the cache; the pinned pair from its address.
+
+    Raises:
+        HvdError: none can be had, or what the user named is not supported.
+    """
+    versions = pins.versions()
+    given = pathlib.Path(sources.spack).expanduser() if sources.spack else None
+    if given and (given / "bin" / "spack").is_file():
+        root = given.resolve()
+        pair = _pair_for(root, sources)
+    else:
+        root = None if given or sources.pair else _installed()
+        pair = (
+            _pair_for(root, sources)
+            if root
+            else versions.pair(sources.pair)
+            if sources.pair
+            else _pair_of_packages(sources, versions.pairs) or versions.pairs[0]
+        )
+    addresses = {
+        **versions.git,
+        **({"spack": sources.spack} if given else {}),
+        **({"packages": sources.packages} if sources.packages else {}),
+        **({"compiler-wrapper": sources.compiler_wrapper} if sources.compiler_wrapper else {}),
+    }
+    root = root or _cached("spack", addresses["spack"], pair.spack, log)
+    packages = pathlib.Path(sources.packages).expanduser() if sources.packages else None
+    if not packages or not (packages / "repos" / "spack_repo" / "builtin").is_dir():
+        packages = _cached("packages", addresses["packages"], pair.packages, log)
+    return Spack(root, packages.resolve(), pair, addresses)
+
+
+def version(root: pathlib.Path) -> str:
+    """``major.minor`` of the Spack at ``root``; empty where there is none."""
+    try:
+        text = (root / "lib" / "spack" / "spack" / "__init__.py").read_text()
+    except OSError:
+        return ""
+    match = _VERSION.search(text)
+    return match[1] if match else ""
+
+
+def _installed() -> Optional[pathlib.Path]:
+    """A supported Spack from ``$SPACK_ROOT`` or PATH."""
+    candidates = [os.environ.get("SPACK_ROOT", "")]
+    program = shutil.which("spack")
+    if program:
+        candidates.append(str(pathlib.Path(program).resolve().parents[1]))
+    for candidate in filter(None, candidates):
+        if pins.versions().pairs_of(version(pathlib.Path(candidate))):
+            return pathlib.Path(candidate).resolve()
+    return None
+
+
+def _pair_for(root: pathlib.Path, sources: Sources) -> Pair:
+    """The supported pair that the Spack at ``root`` is part of."""
+    found = version(root)
+    pairs = pins.versions().pairs_of(found)
+    if not pairs:
+        supported = ", ".join(sorted({p.spack.version for p in pins.versions().pairs}))
+        raise HvdError(
+            f"Spack {found or '?'} at {root} is not supported",
+            f"use Spack {supported}, or leave --spack out to have one cloned",
+        )
+    if sources.pair:
+        pairs = [pair for pair in pairs if pair.name == sources.pair]
+        if not pairs:
+            raise HvdError(
+                f"Spack {found} at {root} is not that of the pair '{sources.pair}'",
+                pins.versions().choices(),
+            )
+    return _pair_of_packages(sources, pairs) or pairs[0]
+
+
+def _pair_of_packages(sources: Sources, pairs) -> Optional[Pair]:
+    """The pair whose packages are at the commit of the checkout that the user names."""
+    if not sources.packages:
+        return None
+    directory = pathlib.Path(sources.packages).expanduser()
+    if not (directory / "repos" / "spack_repo" / "builtin").is_dir():
+        return None
+    commit = clone.commit(directory)
+    for pair in pairs:
+        if pair.packages.commit == commit:
+            return pair
+    raise HvdError(
+        f"the packages at {directory} are at commit {commit[:12] or '?'}, which is not supported",
+        "check out one of " + ", ".join(pair.packages.version for pair in pairs),
+    )
+
+
+def _cached(kind: str, address: str, pin: Pin, log: pathlib.Path) -> pathlib.Path:
+    destination = paths.cache() / kind / pin.commit
+    try:
+        clone.ensure(address, pin, destination, log)
+    except CommandFailed as error:
+        raise HvdError(f"{kind} {pin.version}: {error.message}", log=log) from error
+    return destination
