@@ -98,7 +98,7 @@ def test_style_is_that_of_builtin(spack):
 
 
 def test_recipes_without_a_source(spack, tmp_path):
-    """No solver builds them; an attempt to install names the way out; Intel MPI is an MPI."""
+    """No solver builds them; an attempt to install says what to do; Intel MPI is an MPI."""
     program = pathlib.Path(__file__).with_name("describe_externals.py")
     done = spack.run("python", program, log=tmp_path / "log", timeout=300)
     said = json.loads(done.output.splitlines()[-1])

@@ -1,4 +1,4 @@
-"""CUDA, NCCL and oneCCL are found, or their absence is said with the way out."""
+"""CUDA, NCCL and oneCCL are found, or their absence is said with a hint."""
 
 import pytest
 

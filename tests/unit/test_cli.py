@@ -155,5 +155,5 @@ def test_the_launcher_says_what_it_lacks(tmp_path):
         text=True,
     )
     assert done.returncode == cli.USAGE
-    assert "git is not on PATH" in done.stderr and "way out:" in done.stderr
+    assert "git is not on PATH" in done.stderr and "hint:" in done.stderr
     assert [p.name for p in tmp_path.iterdir()] == ["hvd"]

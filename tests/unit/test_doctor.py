@@ -203,7 +203,7 @@ def test_json_and_status_for_scripts(ran):
 def test_a_warning_is_no_failure(ran):
     status, text = ran(dataclasses.replace(SOUND, changed=("spack.yaml",)))
     assert status == 0
-    assert "older than spack.yaml" in text and "way out: ./hvd build" in text
+    assert "older than spack.yaml" in text and "hint: ./hvd build" in text
 
 
 def test_what_was_not_built_is_the_one_finding(ran):

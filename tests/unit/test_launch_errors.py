@@ -1,4 +1,4 @@
-"""Impossible requests: each is one error with a way out, and status 2."""
+"""Impossible requests: each is one error with a hint, and status 2."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_impossible_requests(options, message, environ, launched) -> None:
     assert done.out == ""
     assert message in done.err
     assert done.err.count("error:") == 1
-    assert "way out: " in done.err
+    assert "hint: " in done.err
 
 
 def test_a_near_miss_is_named(launched) -> None:

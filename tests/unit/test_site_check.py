@@ -105,7 +105,7 @@ def test_the_error_has_them_all_and_a_way_out() -> None:
     specs = solution()
     get(specs, "cuda")["version"] = "1"
     get(specs, "nccl")["version"] = "2"
-    with pytest.raises(HvdError, match="perlmutter-hvd came out otherwise") as caught:
+    with pytest.raises(HvdError, match="perlmutter-hvd does not match its site") as caught:
         site_check.require(environment.load(NAME), specs)
     assert len(caught.value.message.splitlines()) == 3 and caught.value.remedy
 

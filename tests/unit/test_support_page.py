@@ -1,4 +1,4 @@
-"""The page, its picture and the README's short form say what the results say."""
+"""The page and its picture say what the results say."""
 
 from __future__ import annotations
 
@@ -77,22 +77,28 @@ def test_a_red_cell_says_why_and_links_upstream():
     assert "Refused by the recipe: Open MPI 3.1.3 hangs" in page.page(matrix, [bounded])
 
 
-def test_the_short_form_is_there_when_something_was_tried():
-    assert page.short(matrix, []) == page.short(matrix, [SKIPPED, REFUSED]) == ""
-    lines = page.short(matrix, RESULTS).splitlines()
-    assert "| pytorch-2.13 | 0.28.1 | 3.11 | openmpi-4.1 | 1 of 1 |" in lines
-    assert "| mxnet-1.9 |  |  |  | 0 of 1 |" in lines
+def test_the_page_begins_with_a_row_for_each_framework_that_was_tried():
+    lines = page.page(matrix, RESULTS).partition("## What was built")[0].splitlines()
+    rows = [line for line in lines if line.startswith("| ")]
+    tried = {each.cell.framework for each in RESULTS if each.result in result.TRIED}
+    assert {row.split(" | ")[0].strip("| ") for row in rows[2:]} == tried
     many = [made.result(of=made.cell(horovod=v)) for v in matrix.axes["horovod"][:6]]
-    assert "0.24.3 to 0.28.1 (6)" in page.short(matrix, many)
+    assert "| 0.24.3 to 0.28.1 (6) |" in page.page(matrix, many)
+
+
+def test_the_page_has_what_came_of_horovod_s_own_tests():
+    counts = {"test_torch.py, mpirun": {"passed": 100, "failed": 3, "skipped": 12}}
+    text = page.page(matrix, [made.result(upstream=counts)])
+    assert "| test_torch.py, mpirun | 100 | 3 | 12 |" in text
+    assert "Horovod's own tests" not in page.page(matrix, RESULTS)
 
 
 @pytest.fixture
 def elsewhere(tmp_path, monkeypatch):
-    """A page, a README and results that are ours to change."""
-    for name in ("PAGE", "README"):
-        path = tmp_path / name
-        path.write_text(f"# Ours\n\n{page.BEGIN}\n<!-- end -->\n\nmore\n")
-        monkeypatch.setattr(page, name, path)
+    """A page and results that are ours to change."""
+    path = tmp_path / "PAGE"
+    path.write_text(f"# Ours\n\n{page.BEGIN}\n<!-- end -->\n\nmore\n")
+    monkeypatch.setattr(page, "PAGE", path)
     monkeypatch.setattr(page, "PICTURE", tmp_path / "picture.svg")
     monkeypatch.setattr(page.result, "load_all", lambda: RESULTS)
     return tmp_path
@@ -102,7 +108,7 @@ def test_what_is_stale_is_refused_by_check_and_then_written(elsewhere, monkeypat
     with pytest.raises(HvdError, match="not what the results in docs/matrix say: .*PAGE.*svg"):
         page.write(matrix, check=True)
     assert not (elsewhere / "picture.svg").exists()
-    assert len(page.write(matrix)) == 3
+    assert len(page.write(matrix)) == 2
     page.write(matrix, check=True)
     assert page.write(matrix) == []
     text = (elsewhere / "PAGE").read_text()

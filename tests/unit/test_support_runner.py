@@ -210,7 +210,7 @@ def test_a_mistake_of_ours_is_said_after_the_other_cells(tmp_path, monkeypatch):
         return made.result(of=cell)
 
     monkeypatch.setattr(driver.runner, "run", run)
-    with pytest.raises(HvdError, match="1 cell ended in a mistake") as caught:
+    with pytest.raises(HvdError, match="1 cell ended in an internal error") as caught:
         driver.run(matrix, cells, made.HERE, OPTIONS)
     log = runner.log(cells[0].cell)
     assert kept == ["3.11"] and log.name in caught.value.remedy

@@ -23,7 +23,7 @@ from hvd.solve.spack import Spack
 #: What the cache is called in Spack's configuration.
 NAME = "hvd-cache"
 _SCHEME = re.compile(r"[a-z0-9+]+://")
-#: What is wrong with a package that is not good, and the way out.
+#: What is wrong with a package that is not good, and what to do.
 _PROBLEMS = {
     "missing": ("is not in the cache", "build it, and push it"),
     "unsigned": ("is not signed", "have it pushed with a key, or take it as it is: --unsigned"),

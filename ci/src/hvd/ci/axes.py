@@ -1,4 +1,4 @@
-"""What the jobs of a pipeline are multiplied by, read from where each of it stands."""
+"""The axes of a pipeline's job matrix, each read from the file that defines it."""
 
 from __future__ import annotations
 

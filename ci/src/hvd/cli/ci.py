@@ -40,7 +40,7 @@ OutputOption = typer.Option(
 
 @app.command(name="matrix")
 def print_matrix() -> None:
-    """Print what jobs are multiplied by, one NAME=JSON per line, as $GITHUB_OUTPUT takes it."""
+    """Print the job matrix, one NAME=JSON per line, as $GITHUB_OUTPUT takes it."""
     sys.stdout.write(axes.render())
 
 

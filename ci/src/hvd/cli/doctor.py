@@ -55,7 +55,7 @@ def _show(findings: List[Finding]) -> None:
     for each in findings:
         text = rich.text.Text(each.finding)
         if each.remedy and each.state is not State.ok:
-            text.append(f"\nway out: {each.remedy}", style="dim")
+            text.append(f"\nhint: {each.remedy}", style="dim")
         state = rich.text.Text(each.state.value, style=_COLOURS[each.state])
         table.add_row(each.check, state, text)
     console.out.print(table, soft_wrap=False)

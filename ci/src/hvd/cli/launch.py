@@ -64,7 +64,7 @@ TimeOption = _text("--time", "H:MM:SS", _JOB, "Time limit.")
 QueueOption = _text("--queue", "NAME", _JOB, "Queue, partition or quality of service.")
 JobNameOption = _text("--job-name", "NAME", _JOB, "The job's name.")
 OutputOption = _text("--output", "FILE", _JOB, "What the job prints.")
-ErrorOption = _text("--error", "FILE", _JOB, "Its errors.")
+ErrorOption = _text("--error", "FILE", _JOB, "File for stderr.")
 ModuleOption = _several(
     "--module", "NAMES", _JOB, "Load these in place of the site's; repeatable."
 )

@@ -129,7 +129,7 @@ def concretize(
     pair: str = PairOption,
     verbose: bool = VerboseOption,
 ) -> None:
-    """Set up, and fix every version and variant."""
+    """Set up and concretize."""
     options = Options(
         engine=engine.value,
         sources=Sources(spack, packages, compiler_wrapper, pair),

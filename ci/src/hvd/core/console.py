@@ -40,7 +40,7 @@ def heading(name: str) -> None:
 
 
 def error(problem: HvdError, tail: str = "") -> None:
-    """A failure: the failing command's last lines, what happened, the log, the way out."""
+    """A failure: the failing command's last lines, what happened, the log, a hint."""
     if tail:
         for line in tail.splitlines():
             err.print(f"    [dim]{rich.markup.escape(line)}[/dim]")
@@ -48,7 +48,7 @@ def error(problem: HvdError, tail: str = "") -> None:
     if problem.log:
         err.print(f"  log: {rich.markup.escape(shorten(problem.log))}")
     if problem.remedy:
-        err.print(f"  way out: {rich.markup.escape(problem.remedy)}")
+        err.print(f"  hint: {rich.markup.escape(problem.remedy)}")
 
 
 class Progress:

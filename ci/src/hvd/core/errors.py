@@ -1,4 +1,4 @@
-"""Errors that end a command: what went wrong, where, and the way out."""
+"""Errors that end a command: what went wrong, where, and what to do."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def load(file: pathlib.Path, schema: pathlib.Path) -> Dict[str, Any]:
     except OSError as error:
         raise HvdError(f"{shorten(file)}: {error.strerror}", "restore it from git") from error
     except yaml.YAMLError as error:
-        raise HvdError(f"{shorten(file)}: {error}", "mend the YAML") from error
+        raise HvdError(f"{shorten(file)}: {error}", "fix the YAML syntax") from error
     check(data, schema, file)
     return data
 

@@ -27,7 +27,7 @@ class Finding:
     Args:
         check: what was looked at.
         finding: what was seen, in a sentence without its end.
-        remedy: the way out where it is not ok.
+        remedy: what to do where it is not ok.
     """
 
     check: str

@@ -64,7 +64,7 @@ def fill(
         How many files were fetched.
 
     Raises:
-        HvdError: one cannot be had; names package, version and the way out.
+        HvdError: one cannot be had; names package, version and what to do.
     """
     fetched = 0
     for source in sources:

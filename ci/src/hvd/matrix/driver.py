@@ -139,7 +139,7 @@ def run(matrix: Matrix, planned: Sequence[Planned], here: Here, options: Options
                 progress.advance(bar)
     if mistakes:
         raise HvdError(
-            f"{plural(len(mistakes), 'cell')} ended in a mistake of ./hvd",
+            f"{plural(len(mistakes), 'cell')} ended in an internal error of ./hvd",
             "report what the logs end with: " + ", ".join(map(paths.shorten, mistakes)),
         )
     return results

@@ -1,4 +1,4 @@
-"""``docs/support-matrix.md``, its picture, and the README's short form: made of the results."""
+"""``docs/support-matrix.md`` and its picture, made from the results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from hvd.report.text import Markdown, duration, escape, figures, plural, table
 
 BEGIN = "<!-- made by ./hvd matrix -->"
 PAGE = paths.ROOT / "docs" / "support-matrix.md"
-README = site_page.README
 PICTURE = PAGE.with_name("support-matrix.svg")
 
 _TITLES = {
@@ -28,17 +27,18 @@ _TITLES = {
     "operations": "Operations",
     "cmake": "CMake",
     "compiler": "Compiler",
+    "engine": "Engine",
 }
 #: What a framework's wheels are called in a result's versions or distributions.
 _FRAMEWORKS = ("torch", "tensorflow-cpu", "tensorflow", "keras", "mxnet", "pyspark", "ray")
 _MPIS = ("openmpi", "mpich", "intel-mpi")
 _ORDER = ("passed", "failed", "refused", "skipped")
-#: The axes of the README's table.
-_SHORT = ("horovod", "python", "mpi")
+#: The axes of the short table.
+_SHORT = ("horovod", "python", "mpi", "engine")
 
 
 def write(matrix: Matrix, check: bool = False) -> List[pathlib.Path]:
-    """Bring page, picture and README up to what the results say, or with ``check`` refuse them.
+    """Bring page and picture up to date with the results, or with ``check`` refuse them.
 
     Returns:
         The files that were written.
@@ -48,10 +48,9 @@ def write(matrix: Matrix, check: bool = False) -> List[pathlib.Path]:
     """
     results = result.load_all()
     stale: Dict[pathlib.Path, bytes] = {}
-    for path, made in ((PAGE, page(matrix, results)), (README, short(matrix, results))):
-        text = site_page.put(path, made, BEGIN)
-        if path.read_text() != text:
-            stale[path] = text.encode()
+    text = site_page.put(PAGE, page(matrix, results), BEGIN)
+    if PAGE.read_text() != text:
+        stale[PAGE] = text.encode()
     if results:
         drawn = PICTURE.read_text() if PICTURE.exists() else ""
         if canvas.digest_of(drawn) != picture.digest(results):
@@ -71,9 +70,12 @@ def page(matrix: Matrix, results: Sequence[Result]) -> str:
     when = " to ".join(dict.fromkeys([dates[0], dates[-1]]))
     lines = [f"{plural(len(results), 'cell')}: {counted}; {when}.", ""]
     lines += [f"![Cells that passed, of those tried]({PICTURE.name})", ""]
+    lines += _short(matrix, results)
     lines += ["## What was built and run", "", *_tried(by["passed"])]
     if by["failed"]:
         lines += ["## What failed, and why", "", *_failed(matrix, by["failed"])]
+    if any(each.upstream for each in results):
+        lines += ["## Horovod's own tests", "", *_upstream(results)]
     if any(each.examples for each in results):
         lines += ["## Two ranks against one", "", *_examples(results)]
     if by["refused"]:
@@ -83,11 +85,9 @@ def page(matrix: Matrix, results: Sequence[Result]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def short(matrix: Matrix, results: Sequence[Result]) -> str:
-    """The README's part: a row for each framework; nothing where there are no results."""
+def _short(matrix: Matrix, results: Sequence[Result]) -> List[str]:
+    """A row for each framework."""
     tried = [each for each in results if each.result in TRIED]
-    if not tried:
-        return ""
     rows = []
     for name in matrix.axes["framework"]:
         group = [each for each in tried if each.cell.framework == name]
@@ -96,11 +96,7 @@ def short(matrix: Matrix, results: Sequence[Result]) -> str:
             continue
         cells = [_span(getattr(each.cell, axis) for each in passed) for axis in _SHORT]
         rows.append((name, *cells, f"{len(passed)} of {len(group)}"))
-    header = ["Built and run", *(_TITLES[axis] for axis in _SHORT), "Cells passed"]
-    link = Markdown(
-        "Every cell, and why one failed: [the support matrix](docs/support-matrix.md)."
-    )
-    return "\n".join(["", *table(header, rows), link, ""])
+    return table(["Framework", *(_TITLES[axis] for axis in _SHORT), "Cells passed"], rows)
 
 
 def _tried(results: Sequence[Result]) -> List[str]:
@@ -130,6 +126,17 @@ def _failed(matrix: Matrix, results: Sequence[Result]) -> List[str]:
 
 def _linked(text: str, link: str) -> str:
     return f"{escape(text)} [{link.partition('//')[2]}]({link})"
+
+
+def _upstream(results: Sequence[Result]) -> List[str]:
+    rows = [
+        (*_values(each), name, *(str(counts[word]) for word in ("passed", "failed", "skipped")))
+        for each in sorted(results, key=_key)
+        for name, counts in sorted(each.upstream.items())
+    ]
+    header = [*_TITLES.values(), "File, launcher", "Passed", "Failed", "Skipped"]
+    lines = ["Two ranks; a test counts as the rank where it came off worst.", ""]
+    return lines + table(header, rows, right=("Passed", "Failed", "Skipped"))
 
 
 def _examples(results: Sequence[Result]) -> List[str]:

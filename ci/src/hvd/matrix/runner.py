@@ -83,7 +83,7 @@ def run(
     except HvdError as error:
         text = getattr(error, "tail", "")
         reason, known = cause.find(matrix.causes, text, error.message)
-        attempt.end("skipped", f"its parts could not be had: {reason}", known)
+        attempt.end("skipped", f"its dependencies could not be installed: {reason}", known)
     else:
         if attempt.result.result != "skipped":
             try:

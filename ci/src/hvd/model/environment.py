@@ -178,7 +178,7 @@ def _content(file: pathlib.Path) -> Dict[str, Any]:
     try:
         data = yaml.safe_load(file.read_text())
     except yaml.YAMLError as error:
-        raise HvdError(f"{shown}: {error}", "mend the YAML") from error
+        raise HvdError(f"{shown}: {error}", "fix the YAML syntax") from error
     content = (data or {}).get("spack") if isinstance(data, dict) else None
     if not isinstance(content, dict):
         raise HvdError(f"{shown}: key 'spack' is missing", "begin the file with 'spack:'")

@@ -135,7 +135,7 @@ def load(path: pathlib.Path = VERSIONS) -> Versions:
     except OSError as error:
         raise HvdError(f"{shorten(path)}: {error.strerror}", "restore it from git") from error
     except yaml.YAMLError as error:
-        raise HvdError(f"{shorten(path)}: {error}", "mend the YAML") from error
+        raise HvdError(f"{shorten(path)}: {error}", "fix the YAML syntax") from error
     except KeyError as error:
         raise HvdError(
             f"{shorten(path)}: key {error} is missing", "add it; see the comments in the file"

@@ -57,7 +57,7 @@ def require(environment: Environment, specs: Mapping[str, Dict[str, Any]]) -> No
     found = problems(environment, specs)
     if found:
         raise HvdError(
-            "\n  ".join([f"{environment.name} came out otherwise than its site is:", *found]),
+            "\n  ".join([f"{environment.name} does not match its site:", *found]),
             "mend that key; `spack -e ... config blame packages` shows which file says what",
         )
 

@@ -17,7 +17,7 @@ EOF
 }
 
 fail() {
-    printf 'error: %s\n  way out: %s\n' "$1" "$2" >&2
+    printf 'error: %s\n  hint: %s\n' "$1" "$2" >&2
     exit 2
 }
 

@@ -73,7 +73,7 @@ def make(environment: Environment, mpi: str = "", target: str = "") -> Plan:
         target: another processor, as archspec calls it.
 
     Raises:
-        HvdError: there is no such image; says why, and the way out.
+        HvdError: there is no such image; says why, and what to do.
     """
     root = environment.root
     known = recipe.load(HOROVOD)
