@@ -22,14 +22,13 @@ def activate(
     ),
     nodes: int = typer.Option(
         2, "--nodes", min=1, metavar="N",
-        help="Nodes of the jobs that it is for, where a site's variables depend on that.",
+        help="Number of nodes of the jobs, if the site's variables depend on it.",
     ),
     rdma: bool = typer.Option(False, "--rdma", help="MPI uses RDMA (mpirun)."),
 ) -> None:  # fmt: skip
-    """Write activate.sh, .csh and .fish: a built environment in a shell without Spack.
+    """Write activate.sh, .csh and .fish, to use a built environment without Spack.
 
-    Modules and network variables of the site are part of them; hvd_deactivate gives the shell's
-    environment back.
+    They load the site's modules and set its network variables; hvd_deactivate undoes it all.
     """
     subject = built.find(name, engine.value)
     directory = (to or subject.directory).expanduser().absolute()

@@ -38,16 +38,16 @@ class PartName(str, enum.Enum):
 def bench(
     name: str = EnvironmentArgument,
     only: Optional[List[PartName]] = typer.Option(
-        None, "--only", help="Measure this part, and leave the others as they are; repeatable."
+        None, "--only", help="Measure this part and keep the others; repeatable."
     ),
     repeat: int = typer.Option(
-        1, "--repeat", min=1, metavar="N", help="Time builds and solves as often."
+        1, "--repeat", min=1, metavar="N", help="How often to time builds and solves."
     ),
     make_page: bool = typer.Option(
-        False, "--page", help="Make docs/performance.md from what is known, and measure nothing."
+        False, "--page", help="Write docs/performance.md from earlier results; measure nothing."
     ),
     check: bool = typer.Option(
-        False, "--check", help="Fail where the page is not what is known; write nothing."
+        False, "--check", help="Fail if the page is out of date; write nothing."
     ),
     spec: str = SpecOption,
     jobs: int = JobsOption,
@@ -58,10 +58,10 @@ def bench(
     pair: str = PairOption,
     verbose: bool = VerboseOption,
 ) -> None:
-    """Time builds, solves and allreduces against their peers, and make docs/performance.md.
+    """Benchmark builds, concretization and allreduces, and write docs/performance.md.
 
-    builds: plain pip, the pip engine, spack install and a binary cache.  solves: every
-    environment against Spack's own recipe.  allreduce: Horovod against mpi4py and PyTorch.
+    builds: spack install, a binary cache and the pip engine beside plain pip.  solves: every
+    environment beside Spack's builtin recipe.  allreduce: Horovod beside mpi4py and PyTorch.
     """  # fmt: skip
     if not (make_page or check):
         options = Options(

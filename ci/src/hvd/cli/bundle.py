@@ -53,7 +53,7 @@ def bundle(
     pair: str = PairOption,
     verbose: bool = VerboseOption,
 ) -> None:  # fmt: skip
-    """Write all that an environment needs, for a machine without network.
+    """Pack everything an environment needs, for a machine without a network.
 
     This repository, Spack and its packages at their commits, sources, and wheels for this
     machine's kind of processor and Python. install.sh in it checks every file, sets everything

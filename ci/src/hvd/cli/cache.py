@@ -66,7 +66,7 @@ def push(
     packages: str = PackagesOption,
     verbose: bool = VerboseOption,
 ) -> None:  # fmt: skip
-    """Push what Spack built of an environment, signed, and the public key beside it."""
+    """Push an environment's Spack packages, signed, and the public key."""
     subject = environment.load(name)
     wanted = cache.named(url, unsigned)
     built.check(built.find(name, "spack"), SpackEngine.digest(subject))
@@ -94,7 +94,7 @@ def pull(
     pair: str = PairOption,
     verbose: bool = VerboseOption,
 ) -> None:
-    """Solve an environment, and install it from a cache in place of building it.
+    """Concretize an environment and install it from a cache instead of building.
 
     All of it or nothing: where a package is missing, or not what a trusted key has signed,
     nothing is installed.
@@ -122,7 +122,7 @@ def list_packages(
     packages: str = PackagesOption,
     verbose: bool = VerboseOption,
 ) -> None:
-    """List what a solved environment installs, and what the cache has of it.
+    """List a concretized environment's packages and which of them the cache has.
 
     Exit status: 0 all of it can be installed, 1 not all.
     """
@@ -161,7 +161,7 @@ def key(
     ),
     which: str = typer.Option("", "--key", metavar="KEY", help="Which one to export."),
 ) -> None:
-    """Make, add, export or list the keys that packages are signed with and checked against.
+    """Make, add, export or list signing keys.
 
     They are in a keyring of this checkout, or in SPACK_GNUPGHOME; never in ~/.gnupg.
     """
@@ -193,7 +193,7 @@ def trust(
     pair: str = PairOption,
     verbose: bool = VerboseOption,
 ) -> None:
-    """Trust a key: packages that it has signed may be installed.
+    """Trust a key, so that packages signed with it may be installed.
 
     With a whole fingerprint, which those who push tell you, the cache's own key is taken.
     """

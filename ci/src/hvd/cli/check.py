@@ -26,12 +26,12 @@ def check(
     name: str = typer.Argument(..., metavar="ENV", help="Environment; see environments/sites."),
     engine: EngineName = BuiltByOption,
     partition: str = typer.Option(
-        "", "--partition", metavar="NAME", help="Another kind of node of the site's."
+        "", "--partition", metavar="NAME", help="Another of the site's partitions."
     ),
-    account: str = typer.Option("", "--account", metavar="NAME", help="Whom jobs are billed to."),
+    account: str = typer.Option("", "--account", metavar="NAME", help="Account to charge."),
     quick: bool = typer.Option(False, "--quick", help="Fewer and smaller sizes."),
     dry_run: bool = typer.Option(
-        False, "--dry-run", help="Write the job scripts and submit none; on any machine."
+        False, "--dry-run", help="Write job scripts but submit none; works on any machine."
     ),
 ) -> None:
     """Check a built environment on its site's nodes, in jobs, with ReFrame.

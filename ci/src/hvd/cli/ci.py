@@ -19,7 +19,7 @@ from hvd.model import environment
 from hvd.solve.spack import Sources
 
 app = typer.Typer(
-    help="What pipelines call: see docs/pipelines.md.",
+    help="Commands for pipelines; see docs/pipelines.md.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )

@@ -19,53 +19,55 @@ class EngineName(str, enum.Enum):
 
 
 BuiltArgument = typer.Argument(
-    environment.DEFAULT, metavar="ENV", help="Environment that was built; see ./hvd list."
+    environment.DEFAULT, metavar="ENV", help="Built environment; see ./hvd list."
 )
-BuiltByOption = typer.Option(EngineName.auto, "--engine", help="Whose build; auto: Spack's first.")
+BuiltByOption = typer.Option(
+    EngineName.auto, "--engine", help="Engine that built it; auto prefers Spack."
+)
 
 _SOURCES = "Where Spack comes from"
 _BUILD = "How it is built"
 
 EnvironmentArgument = typer.Argument(
-    environment.DEFAULT, metavar="ENV", help="Environment below environments/; see ./hvd list."
+    environment.DEFAULT, metavar="ENV", help="Environment; see ./hvd list."
 )
 EngineOption = typer.Option(
     EngineName.auto, "--engine", help="What builds.", rich_help_panel=_BUILD
 )
 SpecOption = typer.Option(
     "", "--spec", metavar="SPEC", show_default=False, rich_help_panel=_BUILD,
-    help="Build this py-horovod in place of the environment's, in an environment derived for it.",
+    help="Build this py-horovod instead of the environment's, in a derived environment.",
 )  # fmt: skip
 JobsOption = typer.Option(
-    0, "--jobs", "-j", min=0, help="Parallel compile jobs.  [default: cores]", show_default=False,
-    rich_help_panel=_BUILD,
+    0, "--jobs", "-j", min=0, help="Parallel compile jobs.  [default: number of cores]",
+    show_default=False, rich_help_panel=_BUILD,
 )  # fmt: skip
 PythonOption = typer.Option(
     "", "--python", metavar="PYTHON", show_default=False, rich_help_panel=_BUILD,
-    help="Take the frameworks from this interpreter (3.6 or later), not the pinned ones.",
+    help="Use this Python's frameworks (3.6 or later) instead of the pinned ones.",
 )  # fmt: skip
 FreshOption = typer.Option(
-    False, "--fresh", help="Concretize and build anew.", rich_help_panel=_BUILD
+    False, "--fresh", help="Concretize and build again.", rich_help_panel=_BUILD
 )
 SpackOption = typer.Option(
     "", "--spack", metavar="PATH|URL", envvar="HVD_SPACK", show_default=False,
-    rich_help_panel=_SOURCES, help="A Spack to use, or a git repository to clone it from.",
+    rich_help_panel=_SOURCES, help="Spack to use, or git repository to clone it from.",
 )  # fmt: skip
 PackagesOption = typer.Option(
     "", "--packages", metavar="PATH|URL", envvar="HVD_PACKAGES", show_default=False,
-    rich_help_panel=_SOURCES, help="The same for Spack's builtin packages.",
+    rich_help_panel=_SOURCES, help="The same, for Spack's builtin packages.",
 )  # fmt: skip
 WrapperOption = typer.Option(
     "", "--compiler-wrapper", metavar="PATH|URL", envvar="HVD_COMPILER_WRAPPER",
     show_default=False, rich_help_panel=_SOURCES,
-    help="The same for Spack's compiler wrapper, which packages from v2026.06.0 on download.",
+    help="The same, for the compiler wrapper, which packages v2026.06.0 and later download.",
 )  # fmt: skip
 PairOption = typer.Option(
     "", "--pair", metavar="NAME", show_default=False, rich_help_panel=_SOURCES,
     help="Supported pair of Spack and packages: "
     + ", ".join(pair.name for pair in pins.versions().pairs) + ".",
 )  # fmt: skip
-VerboseOption = typer.Option(False, "--verbose", "-v", help="Name the log of every step.")
+VerboseOption = typer.Option(False, "--verbose", "-v", help="Show the log file of every step.")
 
 
 def chosen(name: str, spec: str) -> environment.Environment:

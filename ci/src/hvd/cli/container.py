@@ -26,7 +26,7 @@ class Format(str, enum.Enum):
 def container(
     name: str = typer.Argument(..., metavar="ENV", help="Environment; see ./hvd list."),
     format: Format = typer.Option(
-        Format.containerfile, "--format", help="For Apptainer; or for Podman, Docker and Shifter."
+        Format.containerfile, "--format", help="Apptainer, or Podman, Docker and Shifter."
     ),
     output: Optional[pathlib.Path] = typer.Option(
         None,
@@ -34,14 +34,14 @@ def container(
         "-o",
         metavar="FILE",
         show_default=False,
-        help="File to write; standard output where not given.",
+        help="Output file.  [default: standard output]",
     ),  # fmt: skip
     spec: str = typer.Option(
         "",
         "--spec",
         metavar="SPEC",
         show_default=False,
-        help="Build this py-horovod in place of the environment's.",
+        help="Build this py-horovod instead of the environment's.",
     ),  # fmt: skip
     mpi: str = typer.Option(
         "",
@@ -55,10 +55,10 @@ def container(
         "--target",
         metavar="TARGET",
         show_default=False,
-        help="Oldest processor to run on.  [default: the site's, or x86_64_v3]",
+        help="Oldest processor to support.  [default: the site's, or x86_64_v3]",
     ),  # fmt: skip
 ) -> None:
-    """Write the definition of a container image with an environment's Horovod.
+    """Write a container image definition with an environment's Horovod.
 
     It is built in this checkout, and tests Horovod on two ranks while it is built:
 

@@ -18,7 +18,7 @@ def run(
         None,
         "--bind",
         metavar="PATH",
-        help="A directory of this machine that the command sees as well, to read.",
+        help="Directory of this machine to mount read-only.",
     ),
     options: Optional[List[str]] = typer.Option(
         None,
@@ -28,12 +28,12 @@ def run(
         "that stands still.",
     ),
 ) -> None:
-    """Run a command in another Debian release: with its compilers and its Python.
+    """Run a command in another Debian release, with its compilers and Python.
 
     For example: ./hvd debian trixie -- ./hvd matrix --filter compiler=gcc-13,gcc-14,clang-19
 
-    A root of it is made once, in the cache, by mmdebstrap; bubblewrap runs the command there, in
-    this checkout.  Which packages a root has: ci/versions.yaml, key 'debian'.
+    mmdebstrap makes a root once, in the cache; bubblewrap runs the command there, in this
+    checkout.  The root's packages are in ci/versions.yaml, key 'debian'.
     """  # fmt: skip
     if not context.args:
         raise HvdError("no command is given", f"./hvd debian {suite} -- COMMAND")

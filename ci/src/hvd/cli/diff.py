@@ -20,14 +20,16 @@ _WHAT = "An environment, a spack.lock, a dag.md, or REVISION:PATH of one."
 
 def diff(
     before: str = typer.Argument(..., metavar="A", help=_WHAT),
-    after: str = typer.Argument(..., metavar="B", help="What came after it."),
-    markdown: bool = typer.Option(False, "--markdown", help="Print it for a merge request."),
+    after: str = typer.Argument(..., metavar="B", help="The later one."),
+    markdown: bool = typer.Option(
+        False, "--markdown", help="Print Markdown, for a merge request."
+    ),
 ) -> None:
     """Show what changed between two solutions: packages, versions, variants, compilers, hashes.
 
     For example: ./hvd diff main:environments/perlmutter-hvd perlmutter-hvd
 
-    Exit status: 0 the same, 1 different, 2 trouble.
+    Exit status: 0 equal, 1 different, 2 error.
     """
     old, new = sides.load(before), sides.load(after)
     changes = difference.compare(old, new)

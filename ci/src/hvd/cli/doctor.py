@@ -31,12 +31,12 @@ _COLOURS = {
 def doctor(
     name: str = BuiltArgument,
     engine: EngineName = BuiltByOption,
-    as_json: bool = typer.Option(False, "--json", help="Print it for programs."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
-    """Look at a built environment, this shell and this machine, and say what is wrong.
+    """Diagnose a built environment, this shell and this machine.
 
-    Exit status 1 where a check fails.  What cannot be seen here, such as a GPU on a login node,
-    is not known, which is not ok.
+    Exit status: 1 if a check fails.  What cannot be checked here, such as a GPU on a login node,
+    is reported as not known.
     """
     findings = checks.examine(gather.facts(name, engine.value, callers(os.environ)))
     if as_json:

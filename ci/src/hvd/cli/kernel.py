@@ -43,7 +43,7 @@ def install_kernel(
     ),
     jupyter: str = _text("--jupyter", "PATH", _JOB, "The jupyter to start; that of PATH if not."),
     login: str = _text("--login", "[USER@]HOST", _JOB, "How the machine is reached by ssh."),
-    account: str = _text("--account", "NAME", _JOB, "What the job is billed to."),
+    account: str = _text("--account", "NAME", _JOB, "Account to charge."),
     time: str = _text("--time", "H:MM:SS", _JOB, "Time limit."),
     queue: str = _text("--queue", "NAME", _JOB, "Queue, partition or quality of service."),
 ) -> None:

@@ -42,10 +42,10 @@ def _several(name: str, metavar: str, panel: str, help: str):
     )
 
 
-NodesOption = _number("--nodes", "N", "Nodes: 1 where not given, or those of --hosts.")
-RanksOption = _number("--ranks-per-node", "R", "Ranks on each; one for each GPU where not given.")
+NodesOption = _number("--nodes", "N", "Number of nodes.  [default: 1, or those of --hosts]")
+RanksOption = _number("--ranks-per-node", "R", "Ranks per node.  [default: one per GPU]")
 HostsOption = _text("--hosts", "LIST", _SHAPE, "Hosts, for example 'server[1-4]'.")
-PartitionOption = _text("--partition", "NAME", _SHAPE, "Another kind of node of the site's.")
+PartitionOption = _text("--partition", "NAME", _SHAPE, "Another of the site's partitions.")
 RacksOption = _number("--racks", "N", "Reserve whole racks, that many (LSF).")
 AislesOption = _number("--aisles", "N", "In that many aisles (ddlrun).")
 ViaOption = _text("--via", "METHOD", _HOW, f"Launch method: {', '.join(methods.METHODS)}.")
@@ -59,11 +59,11 @@ BatchOption = _flag("--batch", _WHAT, "Print the whole batch script.")
 AskOption = _flag("--ask", _WHAT, "Print an srun that gets the nodes too.")
 AllocateOption = _flag("--allocate", _WHAT, "Print the command that gets nodes to type on.")
 RunOption = _flag("--run", _WHAT, "Run the program, inside a job.")
-AccountOption = _text("--account", "NAME", _JOB, "What the job is billed to.")
+AccountOption = _text("--account", "NAME", _JOB, "Account to charge.")
 TimeOption = _text("--time", "H:MM:SS", _JOB, "Time limit.")
 QueueOption = _text("--queue", "NAME", _JOB, "Queue, partition or quality of service.")
 JobNameOption = _text("--job-name", "NAME", _JOB, "The job's name.")
-OutputOption = _text("--output", "FILE", _JOB, "What the job prints.")
+OutputOption = _text("--output", "FILE", _JOB, "File for stdout.")
 ErrorOption = _text("--error", "FILE", _JOB, "File for stderr.")
 ModuleOption = _several(
     "--module", "NAMES", _JOB, "Load these in place of the site's; repeatable."

@@ -105,7 +105,7 @@ def _command(stage: str, summary: str):
 
 
 _command("report", "Set up, concretize, build, smoke-test and report: the main job.")
-_command("setup", "Have Spack (or pip) ready, with its configuration and externals.")
+_command("setup", "Set up Spack (or pip): configuration, compilers, externals.")
 _command("build", "Set up, concretize and build.")
 _command("smoke", "Set up, concretize, build, and run Horovod on two ranks.")
 
@@ -116,7 +116,7 @@ def concretize(
         [DEFAULT], metavar="[ENV]...", help="Environments below environments/; see ./hvd list."
     ),
     every: bool = typer.Option(
-        False, "--all", help="Every environment, several at a time, with Spack."
+        False, "--all", help="All environments, several at a time, with Spack."
     ),
     spec: str = SpecOption,
     engine: EngineName = EngineOption,
@@ -149,16 +149,16 @@ def concretize(
 @app.command(name="lock")
 def lock(
     names: Optional[List[str]] = typer.Argument(
-        None, metavar="[ENV]...", help="Environments of sites; all where none is named."
+        None, metavar="[ENV]...", help="Site environments.  [default: all]"
     ),
     check: bool = typer.Option(
-        False, "--check", help="Write nothing; fail where the solution is another than before."
+        False, "--check", help="Fail if the solution changed; write nothing."
     ),
     spack: str = SpackOption,
     packages: str = PackagesOption,
     verbose: bool = VerboseOption,
 ) -> None:
-    """Solve a site's environment with the default pair, and keep the solution as dag.md."""
+    """Concretize a site's environment with the default pair and write the solution to dag.md."""
     pair = pins.versions().pairs[0].name
     options = Options(sources=Sources(spack, packages, pair=pair), verbose=verbose)
     solve_all.keep(names or environment.of_sites(), options, check)
@@ -168,9 +168,7 @@ def lock(
 def docs(
     check: bool = typer.Option(False, "--check", help="Write nothing; fail where it is stale."),
 ) -> None:
-    """Bring what is made of other files up to date: the README's tables, the pages of the sites,
-    of the support matrix and of performance.
-    """
+    """Regenerate tables and pages: README, sites, support matrix, performance."""
     written = site_page.write(check) + page.write(definition.matrix(), check)
     for path in written + performance_page.write(check):
         console.note(paths.shorten(path))
@@ -203,11 +201,11 @@ app.command(name="timeline")(timeline.timeline)
 @app.command(name="externals")
 def write_externals(
     name: str = typer.Argument(
-        "", metavar="ENV", help="A site's environment: write what it takes instead of the site's."
+        "", metavar="ENV", help="Site environment whose Python externals to replace."
     ),
-    python: str = typer.Option(..., "--python", metavar="PYTHON", help="Interpreter to ask."),
+    python: str = typer.Option(..., "--python", metavar="PYTHON", help="Python to inspect."),
     scope: Optional[pathlib.Path] = typer.Option(
-        None, "--scope", metavar="FILE", help="File to write; standard output where not given."
+        None, "--scope", metavar="FILE", help="Output file.  [default: standard output]"
     ),
     arch: str = typer.Option(
         "",
@@ -216,7 +214,7 @@ def write_externals(
         help="Architecture of every external, for a site's environment.",
     ),  # fmt: skip
 ) -> None:
-    """Write what an interpreter has as a packages.yaml for Spack.
+    """Write a packages.yaml with a Python's frameworks as externals.
 
     PyTorch, TensorFlow, NumPy, cffi, mpi4py, the MPI in PATH or beside it, and Python itself,
     with their variants, GPU architectures and dependencies.
@@ -245,10 +243,10 @@ def test(
         "",
         "--require",
         metavar="TIER[,TIER]",
-        help=f"Tiers that must run: {', '.join(testing.TIERS)}.  What is missing then fails.",
+        help=f"Tiers that must run, or the command fails: {', '.join(testing.TIERS)}.",
     ),  # fmt: skip
 ) -> None:
-    """Run the tests: unit always, recipes and build where their needs are met.
+    """Run the tests that this machine can run.
 
     Further arguments go to pytest: ./hvd test -k smoke
     """

@@ -25,44 +25,44 @@ def matrix(
         None,
         "--filter",
         metavar="AXIS=VALUE|TEXT",
-        help="Cells with this value of an axis, or this text in their name; several all hold.",
+        help="Only cells with this value of an axis, or this text in their name; all must match.",
     ),
     shard: str = typer.Option(
         "1/1",
         "--shard",
         metavar="K/N",
-        help="Part K of N of the cells, for a machine or a checkout each.",
+        help="Part K of N of the cells, one per machine or checkout.",
     ),
     jobs: int = JobsOption,
-    resume: bool = typer.Option(
-        False, "--resume", help="Leave out cells whose result still holds."
-    ),
+    resume: bool = typer.Option(False, "--resume", help="Skip cells whose result is up to date."),
     limit: int = typer.Option(
-        60, "--limit", min=1, metavar="MINUTES", help="Time that a cell may take."
+        60, "--limit", min=1, metavar="MINUTES", help="Time limit per cell."
     ),
     examples: bool = typer.Option(
-        False, "--examples", help="Run the examples of cells that pass, on one rank and on two."
+        False, "--examples", help="Also run the examples, on one rank and on two."
     ),
     upstream_tests: bool = typer.Option(
-        False, "--upstream-tests", help="Run Horovod's own tests in cells that pass."
+        False, "--upstream-tests", help="Also run Horovod's own tests."
     ),
     cuda: bool = typer.Option(
-        False, "--cuda", help="Take frameworks for CUDA where there may be no other: gigabytes."
+        False,
+        "--cuda",
+        help="Accept CUDA builds of frameworks if there are no others (gigabytes).",
     ),
-    listed: bool = typer.Option(False, "--list", help="List the cells, and try none."),
+    listed: bool = typer.Option(False, "--list", help="List the cells; try none."),
     make_page: bool = typer.Option(
-        False, "--page", help="Make docs/support-matrix.md from the results, and try none."
+        False, "--page", help="Write docs/support-matrix.md from the results; try none."
     ),
     check: bool = typer.Option(
-        False, "--check", help="Fail where the page is not what the results say; write nothing."
+        False, "--check", help="Fail if the page is out of date; write nothing."
     ),
 ) -> None:
-    """Build and test what ci/matrix.yaml asks for, cell by cell, and keep every result.
+    """Build and test the cells of ci/matrix.yaml and keep every result.
 
     For example: ./hvd matrix --filter framework=pytorch-2.13 --filter mpi=mpich-5
 
-    A result is a file in docs/matrix, which docs/support-matrix.md is made from.  Exit status: 1
-    where a cell failed that is not expected to.
+    Results are files in docs/matrix, from which --page writes docs/support-matrix.md.
+    Exit status: 1 if a cell fails unexpectedly.
     """  # fmt: skip
     asked = definition.matrix()
     if make_page or check:

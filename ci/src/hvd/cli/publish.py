@@ -36,24 +36,28 @@ def publish(
     names: Optional[List[str]] = typer.Argument(
         None, metavar="[ENV]...", help="Built environments; see ./hvd list.  [default: local-hvd]"
     ),
-    root: pathlib.Path = typer.Option(..., "--root", metavar="DIR", help="Where to publish."),
+    root: pathlib.Path = typer.Option(
+        ..., "--root", metavar="DIR", help="Root of the module tree."
+    ),
     tool: Optional[ToolName] = typer.Option(
         None, "--tool", help="What for.  [default: the site's tool]", show_default=False
     ),
     engine: EngineName = BuiltByOption,
-    default: bool = typer.Option(
-        False, "--default", help="Make it what is loaded where no version is named."
-    ),
+    default: bool = typer.Option(False, "--default", help="Make it the default version."),
     suffix: str = typer.Option(
-        "", "--suffix", metavar="WORD", help="Append this to the version.", show_default=False
+        "",
+        "--suffix",
+        metavar="WORD",
+        help="Append this to the module's version.",
+        show_default=False,
     ),
-    replace: bool = typer.Option(
-        False, "--replace", help="Take the place of a module of the same name."
-    ),
+    replace: bool = typer.Option(False, "--replace", help="Replace a module with the same name."),
     rollback: bool = typer.Option(
-        False, "--rollback", help="Publish again what was there before the last time."
+        False, "--rollback", help="Go back to the previous publication."
     ),
-    dry_run: bool = typer.Option(False, "--dry-run", help="Say what would change; write nothing."),
+    dry_run: bool = typer.Option(
+        False, "--dry-run", help="Show what would change; write nothing."
+    ),
 ) -> None:
     """Publish built environments as modules for Lmod and Environment Modules.
 

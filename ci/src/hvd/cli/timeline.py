@@ -16,18 +16,20 @@ from hvd.timeline import picture, tables, trace
 
 
 def timeline(
-    file: pathlib.Path = typer.Argument(..., metavar="FILE", help="What HOROVOD_TIMELINE named."),
+    file: pathlib.Path = typer.Argument(
+        ..., metavar="FILE", help="The file that HOROVOD_TIMELINE named."
+    ),
     output: Optional[pathlib.Path] = typer.Option(
         None,
         "--output",
         "-o",
         metavar="FILE",
         show_default=False,
-        help="The picture, .png or .svg.  [default: beside FILE, .png]",
+        help="Plot to write, .png or .svg.  [default: beside FILE, .png]",
     ),  # fmt: skip
     top: int = typer.Option(10, "--top", metavar="N", min=1, help="Tensors to show."),
 ) -> None:
-    """Show where the time of a job goes, from Horovod's trace.
+    """Show where a job's time goes, from Horovod's timeline.
 
     For example: HOROVOD_TIMELINE=$PWD/trace.json mpirun -np 2 python train.py, and then
     ./hvd timeline trace.json
