@@ -52,7 +52,7 @@ class Part:
 
 def file(environment: str, engine: str) -> pathlib.Path:
     """Where the bill of materials of a build is: beside what is known of the build."""
-    return paths.STATE / "built" / f"{environment}-{engine}.cdx.json"
+    return paths.STATE / "built" / f"{paths.key(environment, engine)}.cdx.json"
 
 
 def commits(tools: Mapping[str, str]) -> Dict[str, str]:

@@ -188,7 +188,7 @@ def _bom(engine: Engine) -> str:
 
 def directory(run: Run) -> pathlib.Path:
     """Where the report of ``run`` goes."""
-    return paths.STATE / "reports" / f"{run.environment}-{run.engine}"
+    return paths.STATE / "reports" / paths.key(run.environment, run.engine)
 
 
 def _position(stage: str) -> int:

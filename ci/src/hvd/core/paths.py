@@ -40,6 +40,11 @@ def keyring() -> pathlib.Path:
     return pathlib.Path(os.environ.get(KEYRING_VARIABLE) or STATE / "gnupg").absolute()
 
 
+def key(environment: str, engine: str) -> str:
+    """The name of what is kept of an environment that ``engine`` builds: ``local-hvd-spack``."""
+    return f"{environment}-{engine}"
+
+
 def shorten(path: os.PathLike) -> str:
     """``path`` as a person would type it: relative to the checkout where it is inside."""
     path = pathlib.Path(path)

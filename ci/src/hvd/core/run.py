@@ -9,9 +9,8 @@ import re
 import time
 from typing import Iterator, List
 
-from hvd.core import console
+from hvd.core import console, paths
 from hvd.core.errors import HvdError
-from hvd.core.paths import LOGS
 from hvd.core.steps import Stage, Step
 
 #: The exit status of ``./hvd`` when a stage fails.
@@ -75,10 +74,14 @@ class Run:
     def __init__(self, environment: str, engine: str, verbose: bool = False) -> None:
         self.environment = environment
         self.engine = engine
-        self.logs = LOGS / f"{environment}-{engine}"
         self.verbose = verbose
         self.started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         self.stages: List[Stage] = []
+
+    @property
+    def logs(self) -> pathlib.Path:
+        """Where the logs of its steps go, beside the report of the same name."""
+        return paths.LOGS / paths.key(self.environment, self.engine)
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[Stage]:

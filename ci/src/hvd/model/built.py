@@ -101,7 +101,7 @@ class Built:
     @property
     def name(self) -> str:
         """Of the environment and the engine: what files that belong to it are called."""
-        return f"{self.environment}-{self.engine}"
+        return paths.key(self.environment, self.engine)
 
     @property
     def directory(self) -> pathlib.Path:
@@ -141,12 +141,12 @@ class Built:
 
 def file(environment: str, engine: str) -> pathlib.Path:
     """Where it stands what was built."""
-    return paths.STATE / "built" / f"{environment}-{engine}.json"
+    return paths.STATE / "built" / f"{paths.key(environment, engine)}.json"
 
 
 def activation(environment: str, engine: str) -> pathlib.Path:
     """The directory for the files that activate it."""
-    return paths.STATE / "activation" / f"{environment}-{engine}"
+    return paths.STATE / "activation" / paths.key(environment, engine)
 
 
 def inputs(environment: Environment, engine: str) -> Dict[str, str]:
