@@ -47,7 +47,7 @@ from hvd.cli.common import (
 from hvd.core import console, paths
 from hvd.core.errors import HvdError
 from hvd.core.run import EXIT_STATUS, StageFailed
-from hvd.docs import site_page
+from hvd.docs import site_page, sphinx
 from hvd.host import externals, machine
 from hvd.matrix import definition, page
 from hvd.model import environment, pins
@@ -166,9 +166,15 @@ def lock(
 
 @app.command(name="docs")
 def docs(
-    check: bool = typer.Option(False, "--check", help="Write nothing; fail where it is stale."),
+    check: bool = typer.Option(False, "--check", help="Write nothing; fail if one is stale."),
+    as_site: bool = typer.Option(
+        False, "--site", help="Build the documentation site; needs Python 3.11."
+    ),
 ) -> None:
     """Regenerate tables and pages: README, sites, support matrix, performance."""
+    if as_site:
+        console.note(paths.shorten(sphinx.build()))
+        return
     written = site_page.write(check) + page.write(definition.matrix(), check)
     for path in written + performance_page.write(check):
         console.note(paths.shorten(path))

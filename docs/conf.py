@@ -1,0 +1,22 @@
+"""Sphinx's settings for the documentation site: ./hvd docs --site."""
+
+import re
+
+project = "hvd"
+extensions = ["myst_parser"]
+html_theme = "furo"
+html_title = "hvd: Horovod for HPC"
+html_static_path = ["_static"]
+html_js_files = ["filter.js"]
+exclude_patterns = ["matrix"]
+myst_heading_anchors = 3
+# Markdown outside this directory is no page of the site: offer the file
+_OUTSIDE = re.compile(r"\]\(((?:\.\./)+(?:environments|examples)/[^)#]*\.md)\)")
+
+
+def _offer_files_outside(app, name, source):
+    source[0] = _OUTSIDE.sub(r"](<path:\1>)", source[0])
+
+
+def setup(app):
+    app.connect("source-read", _offer_files_outside)
