@@ -6,6 +6,7 @@ project = "hvd"
 extensions = ["myst_parser"]
 html_theme = "furo"
 html_title = "hvd: Horovod for HPC"
+html_show_copyright = False
 html_static_path = ["_static"]
 html_js_files = ["filter.js"]
 exclude_patterns = ["matrix"]

@@ -219,7 +219,7 @@ def test_a_mistake_of_ours_is_said_after_the_other_cells(tmp_path, monkeypatch):
 
 def test_what_a_killed_matrix_left_running_is_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(runner, "STATE", tmp_path)
-    cell = tmp_path / "cells" / CELL.id
+    cell = tmp_path / "cells" / "one"
     cell.mkdir(parents=True)
     environment = {**os.environ, lock.MARK: f"1:{cell / 'lock'}"}
     command = [sys.executable, "-c", "input()"]

@@ -50,8 +50,11 @@ class Options:
 
 
 def state(cell: Cell) -> pathlib.Path:
-    """Where the builds of ``cell`` are."""
-    return STATE / "cells" / cell.id
+    """Where the builds of ``cell`` are.
+
+    A short path: Spack 1.1 refuses an install tree whose path is long (``SbangPathError``).
+    """
+    return STATE / "cells" / stamp.of(cell.id)[:12]
 
 
 def log(cell: Cell) -> pathlib.Path:
