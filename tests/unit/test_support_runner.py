@@ -87,12 +87,12 @@ def attempt(tmp_path, monkeypatch):
     """A function that tries the cell with such a run."""
     monkeypatch.setattr(runner, "STATE", tmp_path)
 
-    def attempt(run, cell=CELL, library=OPENMPI):
+    def attempt(run, cell=CELL, library=OPENMPI, keep=lambda result: None):
         monkeypatch.setattr(runner.process, "run", run)
         monkeypatch.setattr(runner.venvs, "make", run.venv)
         monkeypatch.setattr(runner.venvs, "distributions", lambda venv: {"torch": "2.13.0"})
         monkeypatch.setattr(runner.mpi, "find", lambda path: library)
-        return runner.run(matrix, cell, made.HERE, OPTIONS)
+        return runner.run(matrix, cell, made.HERE, OPTIONS, keep)
 
     return attempt
 
@@ -405,8 +405,10 @@ def test_a_cell_that_spack_builds_is_tested_by_spack_as_well(attempt, monkeypatc
                 if "run" in command:
                     (runner.state(cell) / "environments" / "e-1").mkdir(parents=True)
 
-    run = SpackRun(GOOD, CHECKS)
-    came = attempt(run, cell)
+    run, kept = SpackRun(GOOD, CHECKS), []
+    came = attempt(run, cell, keep=lambda result: kept.append(dict(result.checks)))
+    # a kill after that leaves no result that Spack did not test
+    assert kept == [came.checks]
     assert came.result == "passed" and came.checks["spack test run"]
     assert located == ["spack-1.1"]
     assert run.commands[0].endswith("/environments/e-1 test run py-horovod")

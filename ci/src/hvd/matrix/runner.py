@@ -76,7 +76,7 @@ def run(
         cell: the combination.
         here: the machine.
         options: how it is run.
-        keep: is given the result before the examples are run, in which it could be lost.
+        keep: is given the result before what comes after the build's own tests, which may be long.
     """
     attempt = _Attempt(matrix, cell, here, options)
     attempt.log.parent.mkdir(parents=True, exist_ok=True)
@@ -199,9 +199,9 @@ class _Attempt:
         elif foreign := self._foreign():
             self.end("failed", foreign, stage="build")
         else:
-            keep(self.result)
             if self.cell.engine != PIP:
                 self._spack_test(environment)
+            keep(self.result)
             if self.options.upstream_tests:
                 self._upstream()
             if self.options.examples:
