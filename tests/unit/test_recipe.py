@@ -122,3 +122,14 @@ def test_it_is_said_before_anything_is_set_up(capsys):
     assert ended.value.code == 11
     said = capsys.readouterr()
     assert "use +mpi or +gloo" in said.err and "setup" not in said.err + said.out
+
+
+@pytest.mark.parametrize("clause", ["cflags=-O2", "/abcdef"])
+def test_a_clause_that_spack_alone_understands(clause):
+    """Spack gets it as it is; the pip engine cannot build it."""
+    spec = specs.parse(f"py-horovod@0.28.1 {clause}", strict=False)
+    horovod.refuse(spec)
+    with pytest.raises(HvdError) as caught:
+        horovod.check(horovod.complete(spec))
+    assert clause.partition("=")[0] in caught.value.message
+    assert "--engine spack" in caught.value.remedy

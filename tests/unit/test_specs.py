@@ -58,6 +58,26 @@ def test_satisfies(condition, expected):
     assert spec.satisfies(specs.parse(condition)) is expected
 
 
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("++mpi~~gloo", "+mpi~gloo"),
+        ("frameworks==pytorch", "frameworks:=pytorch"),
+        ("%c,cxx=gcc@12", "%gcc@12"),
+        ("%%gcc@12", "%gcc@12"),
+        ("^[virtuals=mpi] openmpi@4", "^openmpi@4"),
+    ],
+)
+def test_ways_to_write_a_clause(text, same):
+    assert specs.parse(f"py-horovod {text}") == specs.parse(f"py-horovod {same}")
+
+
+def test_a_clause_for_spack_alone_is_kept():
+    spec = specs.parse("py-horovod +mpi /abcdef ^openmpi@4", strict=False)
+    assert spec.unread == ("/abcdef",)
+    assert spec.variants == {"mpi": True} and spec.dependencies["openmpi"].versions == "4"
+
+
 @pytest.mark.parametrize("text", ["py-horovod@0.28.1 !mpi", "py-horovod mpi"])
 def test_what_is_not_understood_is_named(text):
     with pytest.raises(HvdError) as caught:

@@ -61,7 +61,7 @@ class Environment:
         """
         for text in self.specs:
             if _names_horovod(text):
-                return specs.parse(text)
+                return specs.parse(text, strict=False)
         raise HvdError(
             f"{self.name} has no root spec {HOROVOD}", f"give one: --spec '{HOROVOD} ...'"
         )
@@ -146,7 +146,7 @@ def _derived() -> pathlib.Path:
 
 
 def _names_horovod(text: str) -> bool:
-    return specs.parse(text).name == HOROVOD
+    return specs.parse(text, strict=False).name == HOROVOD
 
 
 def _moved(entry: Any, base: Environment) -> Any:

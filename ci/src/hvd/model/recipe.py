@@ -152,6 +152,12 @@ class Recipe:
         """
         for name in spec.variants:
             self._require_variant(spec, name)
+        beyond = [*spec.unread, *(name for name in spec.variants if not self._knows(name))]
+        if beyond and not partly:
+            raise HvdError(
+                f"only Spack understands '{beyond[0]}' in a spec of {spec.name}",
+                "build it with --engine spack",
+            )
         messages, remedy = [], ""
         for directive in self.refusals(spec):
             if partly and directive.name == "requires" and _missing(directive, spec):
@@ -185,6 +191,9 @@ class Recipe:
             if name in wanted or (name == mpi and "mpi" in wanted)
         }
         return dataclasses.replace(spec, dependencies={**taken, **spec.dependencies})
+
+    def _knows(self, name: str) -> bool:
+        return name in ("os", "target") or bool(self._definitions(name))
 
     def _require_variant(self, spec: Spec, name: str) -> None:
         """Refuse a variant of a condition that ``spec`` does not meet."""

@@ -1,8 +1,9 @@
-"""The part of Spack's spec language that recipes' conditions and environments here use.
+"""The part of Spack's spec language that the recipe and the environments use.
 
-``name@1.2:1.4 +variant ~variant key=a,b ^dependency@2: %compiler@12:``
+``name@1.2:1.4 +variant ~variant key=a,b ^dependency@2: %compiler@12: %c,cxx=gcc``
 
-Only for where no Spack can be had; with Spack, Spack reads its specs.  Grammar and meaning:
+For the pip engine, and to refuse a spec at once that the recipe refuses.  The Spack engine hands
+its specs to Spack as they are.  Grammar and meaning:
 https://spack.readthedocs.io/en/latest/spec_syntax.html.
 """
 
@@ -22,10 +23,10 @@ Value = Union[bool, FrozenSet[str]]
 _NAME = r"[A-Za-z_][\w-]*(?:\.[\w-]+)*"
 _TOKEN = re.compile(
     rf"""\s*(?:
-      (?P<edge>[\^%])\s*(?:\[[^\]]*\]\s*)?(?P<dependency>{_NAME})?
+      (?P<edge>\^|%%?)\s*(?:\[[^\]]*\]\s*)?(?:[a-z,]+=)?(?P<dependency>{_NAME})?
     | @(?P<versions>[\w.:,=-]+)
-    | (?P<sign>[+~])(?P<flag>{_NAME})
-    | (?P<key>{_NAME})\s*:?=\s*(?P<values>"[^"]*"|[^\s"^%]+)
+    | (?P<sign>\+\+?|~~?)(?P<flag>{_NAME})
+    | (?P<key>{_NAME})\s*(?::=|==?)\s*(?P<values>"[^"]*"|[^\s"^%]+)
     | (?P<name>{_NAME})
     )""",
     re.VERBOSE,
@@ -34,12 +35,16 @@ _TOKEN = re.compile(
 
 @dataclasses.dataclass
 class Spec:
-    """A spec: what a package must be, or, with one exact version, what it is."""
+    """A spec: abstract, or concrete with one exact version.
+
+    ``unread`` holds the clauses that :func:`parse` does not understand.
+    """
 
     name: str = ""
     versions: str = ""
     variants: Dict[str, Value] = dataclasses.field(default_factory=dict)
     dependencies: Dict[str, Spec] = dataclasses.field(default_factory=dict)
+    unread: Tuple[str, ...] = ()
 
     def intersects(self, other: Spec) -> bool:
         """Whether this spec can be one that ``other`` describes: what it leaves open can."""
@@ -52,8 +57,9 @@ class Spec:
         """Whether this (concrete) spec is one that ``condition`` describes."""
         if condition.name and condition.name != self.name:
             return False
-        if condition.versions and not version_in(self.versions, condition.versions):
-            return False
+        if condition.versions:
+            if not self.versions or not version_in(self.versions, condition.versions):
+                return False
         for key, wanted in condition.variants.items():
             have = self.variants.get(key)
             if key == "target" and isinstance(wanted, frozenset) and isinstance(have, frozenset):
@@ -80,21 +86,29 @@ class Spec:
         return " ".join(word for word in words if word)
 
 
-def parse(text: str) -> Spec:
+def parse(text: str, strict: bool = True) -> Spec:
     """Parse one spec.
 
+    Args:
+        strict: raise at a clause that only Spack understands; otherwise keep it as ``unread``.
+
     Raises:
-        HvdError: a part of ``text`` is not understood; says which.
+        HvdError: names that clause, or a second name.
     """
     root = current = Spec()
     position = 0
     while text[position:].strip():
         token = _TOKEN.match(text, position)
         if not token:
-            raise HvdError(
-                f"'{text}': '{text[position:].strip()}' is not understood",
-                "see https://spack.readthedocs.io/en/latest/spec_syntax.html",
-            )
+            clause = text[position:].split()[0]
+            if strict:
+                raise HvdError(
+                    f"'{text}': '{clause}' is not understood",
+                    "see https://spack.readthedocs.io/en/latest/spec_syntax.html",
+                )
+            root.unread += (clause,)
+            position = text.index(clause, position) + len(clause)
+            continue
         position = token.end()
         if token["edge"]:
             current = Spec(token["dependency"] or "")
@@ -102,7 +116,7 @@ def parse(text: str) -> Spec:
         elif token["versions"]:
             current.versions = token["versions"].lstrip("=")
         elif token["flag"]:
-            current.variants[token["flag"]] = token["sign"] == "+"
+            current.variants[token["flag"]] = token["sign"][0] == "+"
         elif token["key"]:
             current.variants[token["key"]] = frozenset(token["values"].strip('"').split(","))
         elif current.name:
