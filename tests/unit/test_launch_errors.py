@@ -71,7 +71,7 @@ IMPOSSIBLE = [
     ("local-hvd --env 'A B=1' -- x", "--env: 'A B' is not the name of a variable", {}),
     ("local-hvd", "no program to start", {}),
     ("perlmutter-hvd --batch --", "no program to start", {}),
-    ("moon-hvd -- x", "no site has an environment called 'moon-hvd'", {}),
+    ("moon-hvd -- x", "no environment is called 'moon-hvd'", {}),
 ]
 
 

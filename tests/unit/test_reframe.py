@@ -140,9 +140,9 @@ def test_dry_run(name, tmp_path, monkeypatch, capfd):
 
 
 def test_the_page_describes_a_machine_with_slurm(tmp_path, monkeypatch):
-    file = tmp_path / "local" / site.SITE
-    file.parent.mkdir()
+    file = tmp_path / "sites" / "local" / site.SITE
+    file.parent.mkdir(parents=True)
     file.write_text(yaml.safe_dump(slurm_site.described()))
-    monkeypatch.setattr(site, "directory", lambda: tmp_path)
+    monkeypatch.setenv("HVD_SITES", str(tmp_path))
     machine = site.load("local")
     assert machine.scheduler == "slurm" and environment.DEFAULT in machine.environments

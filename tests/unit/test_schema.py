@@ -12,7 +12,7 @@ from hvd.core import schema
 from hvd.core.errors import HvdError
 from hvd.model import site
 
-GOOD = yaml.safe_load((site.directory() / "summit" / site.SITE).read_text())
+GOOD = yaml.safe_load((site.file("summit")).read_text())
 GPU = "partitions:batch"
 
 
@@ -32,7 +32,7 @@ def changed(path: str, value: object = None) -> dict:
 
 def error(data: object) -> HvdError:
     with pytest.raises(HvdError) as caught:
-        schema.check(data, site.SCHEMA, site.directory() / "summit" / site.SITE)
+        schema.check(data, site.SCHEMA, site.file("summit"))
     assert caught.value.message.startswith("environments/sites/summit/site.yaml")
     assert caught.value.remedy
     return caught.value

@@ -19,13 +19,13 @@ ENVIRONMENTS = sorted(name for each in site.names() for name in site.load(each).
 
 
 def content(name: str) -> dict:
-    return yaml.safe_load((site.directory() / name / site.SITE).read_text())
+    return yaml.safe_load(site.file(name).read_text())
 
 
 @pytest.fixture
 def sites(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
     """A copy of the sites, to change."""
-    shutil.copytree(site.directory(), tmp_path / "sites")
+    shutil.copytree(paths.ENVIRONMENTS, tmp_path, symlinks=True, dirs_exist_ok=True)
     monkeypatch.setattr(paths, "ENVIRONMENTS", tmp_path)
     return tmp_path / "sites"
 
@@ -117,17 +117,42 @@ def test_every_key_of_the_schema_is_described() -> None:
 
 def test_the_site_of_an_environment() -> None:
     assert site.of("taurus-ml-mpi-hvd").name == "taurus-ml"
-    with pytest.raises(HvdError, match="no site has an environment called 'moon-hvd'") as caught:
+    with pytest.raises(HvdError, match="no environment is called 'moon-hvd'") as caught:
         site.of("moon-hvd")
     assert "perlmutter-hvd" in caught.value.remedy
 
 
-def test_an_environment_of_two_sites(sites) -> None:
+def test_an_environment_that_its_site_does_not_list(sites) -> None:
+    change(sites, "alpha", environments={"beta-hvd": {"partition": "alpha", "operations": "nccl"}})
+    with pytest.raises(HvdError, match="alpha/site.yaml: key 'environments'") as caught:
+        site.of("alpha-hvd")
+    assert "'alpha-hvd'" in caught.value.message and caught.value.remedy
+
+
+def test_another_site_may_be_wrong(sites) -> None:
+    (sites / "capella" / site.SITE).write_text("nonsense")
+    assert site.of("alpha-hvd").name == "alpha"
+
+
+def test_a_centre_keeps_its_site_outside_the_checkout(sites, tmp_path, monkeypatch) -> None:
+    """One file for the site, one for the environment; what is here stays as it is."""
+    centre = tmp_path / "centre"
+    shutil.copytree(sites / "alpha", centre / "sites" / "moon")
+    shutil.copytree(sites.parent / "alpha-hvd", centre / "moon-hvd", symlinks=True)
+    spack_yaml = centre / "moon-hvd" / "spack.yaml"
+    here, there = ".checkout/environments/sites/alpha", "$HVD_SITES/sites/moon"
+    spack_yaml.write_text(spack_yaml.read_text().replace(here, there))
     use = {"partition": "alpha", "operations": "nccl"}
-    change(sites, "alpha", environments={"alpha-hvd": use, "capella-hvd": use})
-    with pytest.raises(HvdError, match="alpha/site.yaml and .*capella/site.yaml") as caught:
-        site.of("capella-hvd")
-    assert "'environments:capella-hvd'" in caught.value.message and caught.value.remedy
+    change(centre / "sites", "moon", name="moon", environments={"moon-hvd": use})
+    assert "moon" not in site.names()
+    monkeypatch.setenv("HVD_SITES", str(centre))
+    assert {"moon", "alpha"} <= set(site.names())
+    assert {"moon-hvd", "alpha-hvd"} <= set(environment.names())
+    assert site.of("moon-hvd").name == "moon"
+    inputs = environment.load("moon-hvd").inputs()
+    assert centre / "sites" / "moon" in inputs
+    derived = environment.derive(environment.load("moon-hvd"), "py-horovod@0.27.0")
+    assert there in derived.includes and derived.site == "moon"
 
 
 def test_an_unknown_site() -> None:

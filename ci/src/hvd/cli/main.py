@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import sys
 from typing import List, Optional
@@ -172,6 +173,8 @@ def docs(
     ),
 ) -> None:
     """Regenerate tables and pages: README, sites, support matrix, performance."""
+    # the pages are about this checkout's sites
+    os.environ.pop("HVD_SITES", None)
     if as_site:
         console.note(paths.shorten(sphinx.build()))
         return

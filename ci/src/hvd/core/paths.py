@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+from typing import List
 
 #: The checkout that this file belongs to.
 ROOT = pathlib.Path(__file__).resolve().parents[4]
@@ -21,6 +22,15 @@ REPOSITORY = ROOT / "spack_repo" / "hvd"
 PACKAGES = ROOT / "packages"
 VERSIONS = ROOT / "ci" / "versions.yaml"
 LOGS = STATE / "logs"
+
+
+def environments() -> List[pathlib.Path]:
+    """Return the directories of environments and sites, in the order they are searched.
+
+    A centre's own directory, which ``HVD_SITES`` names, comes before the checkout's.
+    """
+    outside = os.environ.get("HVD_SITES")
+    return [*([pathlib.Path(outside).absolute()] if outside else []), ENVIRONMENTS]
 
 
 def cache() -> pathlib.Path:

@@ -77,7 +77,7 @@ class Environment:
         """Every file of ours that decides how this environment concretizes."""
         files = [self.directory / "spack.yaml"]
         for entry in self.includes:
-            target = (self.directory / entry).resolve()
+            target = (self.directory / os.path.expandvars(entry)).resolve()
             if target.exists():
                 files.append(target)
         return [*files, paths.PACKAGES, paths.ROOT / "repo.yaml"]
@@ -85,7 +85,8 @@ class Environment:
 
 def names() -> List[str]:
     """All environments, in alphabetical order."""
-    return sorted(path.parent.name for path in paths.ENVIRONMENTS.glob("*/spack.yaml"))
+    found = (path for each in paths.environments() for path in each.glob("*/spack.yaml"))
+    return sorted({path.parent.name for path in found})
 
 
 def of_sites() -> List[str]:
@@ -99,7 +100,7 @@ def load(name: str) -> Environment:
     Raises:
         HvdError: there is none, or its ``spack.yaml`` is not as it should be.
     """
-    for parent in (paths.ENVIRONMENTS, _derived()):
+    for parent in (*paths.environments(), _derived()):
         if (parent / name / "spack.yaml").is_file():
             return _load(parent / name)
     raise HvdError(f"no environment is called '{name}'", f"use one of {', '.join(names())}")
@@ -154,11 +155,13 @@ def _moved(entry: Any, base: Environment) -> Any:
     path = _path(entry)
     if (
         (path == EXTERNALS and not base.site)
-        or path.startswith(".checkout/")
+        or path.startswith((".checkout/", "$"))
         or os.path.isabs(path)
     ):
         return entry
-    moved = f".checkout/{os.path.relpath(base.directory / path, paths.ROOT)}"
+    moved = os.path.abspath(base.directory / path)
+    if pathlib.Path(moved).is_relative_to(paths.ROOT):
+        moved = f".checkout/{os.path.relpath(moved, paths.ROOT)}"
     return moved if isinstance(entry, str) else {**entry, "path": moved}
 
 

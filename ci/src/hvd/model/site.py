@@ -1,20 +1,25 @@
-"""The sites: what ``environments/sites/<site>/site.yaml`` says of a machine.
+"""The sites: what ``sites/<site>/site.yaml`` says of a machine.
 
-The form is in ``site.schema.json``, with the meaning and unit of each key.
+``site.schema.json`` gives the meaning and the unit of each key.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import pathlib
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+import cattrs
 
 from hvd.core import paths, schema
 from hvd.core.errors import HvdError
 from hvd.core.paths import shorten
+from hvd.model import environment as environments
 
 SCHEMA = pathlib.Path(__file__).resolve().with_name("site.schema.json")
 SITE = "site.yaml"
+#: The site of the environments that include none: this machine.
+LOCAL = "local"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +100,10 @@ class Bandwidth:
 
 @dataclasses.dataclass(frozen=True)
 class Use:
-    """What an environment uses of a site: a partition, operations, modules to load."""
+    """What an environment uses of a site: a partition, operations, modules to load.
+
+    Each of ``build`` and ``run`` holds the words of one ``module load`` after the other.
+    """
 
     partition: str
     operations: str
@@ -104,7 +112,7 @@ class Use:
     bandwidth: Tuple[Bandwidth, ...] = ()
 
     def least_bandwidth(self, operations: str, nodes: int) -> Optional[Bandwidth]:
-        """What is to be reached there; None where the site has no number for it."""
+        """Return the bound for them; None where the site has no number."""
         wanted = (operations, nodes)
         return next((b for b in self.bandwidth if (b.operations, b.nodes) == wanted), None)
 
@@ -132,7 +140,7 @@ class Interactive:
 
 @dataclasses.dataclass(frozen=True)
 class Pitfall:
-    """What went wrong for others, and the documents that say so."""
+    """A known problem, and the documents that describe it."""
 
     text: str
     source: Tuple[str, ...]
@@ -163,8 +171,9 @@ class Site:
 
     Args:
         allowed: the launch methods that work there, with their settings.
-        refused: those that do not, with the reason.
+        refused: those that do not, each with the reason.
         fabric: environment variables by case; see the schema.
+        sources: the documents, by the names they are cited with.
     """
 
     name: str
@@ -174,18 +183,18 @@ class Site:
     launcher: str
     allowed: Mapping[str, Settings]
     refused: Mapping[str, str]
-    interactive: Optional[Interactive]
     partitions: Mapping[str, Partition]
     environments: Mapping[str, Use]
     fabric: Mapping[str, Mapping[str, str]]
     modules: Modules
-    pitfalls: Tuple[Pitfall, ...]
     sources: Mapping[str, str]
+    interactive: Optional[Interactive] = None
+    pitfalls: Tuple[Pitfall, ...] = ()
 
     def variables(
         self, operations: str, nodes: Optional[int] = None, rdma: bool = False
     ) -> Dict[str, str]:
-        """The fabric's environment variables for a job on ``nodes`` nodes; None for any job."""
+        """Return the fabric's environment variables; ``nodes`` is None for a job of any size."""
         found: Dict[str, str] = {}
         cases = ["always", operations]
         if nodes is not None:
@@ -195,87 +204,109 @@ class Site:
         return found
 
     def known_variables(self) -> List[str]:
-        """The names of all variables that some case has a value for."""
+        """Return the name of every variable that some case sets."""
         return [name for case in self.fabric.values() for name in case]
 
 
 def names() -> List[str]:
-    """The names of all sites."""
-    return sorted(path.parent.name for path in directory().glob(f"*/{SITE}"))
+    """Return the names of all sites."""
+    return sorted({path.parent.name for each in _directories() for path in each.glob(f"*/{SITE}")})
 
 
-def directory() -> pathlib.Path:
-    """Where the sites are."""
-    return paths.ENVIRONMENTS / "sites"
+def file(name: str) -> pathlib.Path:
+    """Return the ``site.yaml`` of the site called ``name``.
+
+    Raises:
+        HvdError: there is no such site.
+    """
+    for directory in _directories():
+        if (directory / name / SITE).is_file():
+            return directory / name / SITE
+    raise HvdError(f"no site is called '{name}'", f"use one of {', '.join(names())}")
 
 
 def load(name: str) -> Site:
-    """The site called ``name``.
+    """Read the site called ``name``.
 
     Raises:
-        HvdError: there is none, or its file is not as it should be; names file and key.
+        HvdError: there is none, or its file is wrong; names file and key.
     """
-    file = directory() / name / SITE
-    if not file.is_file():
-        raise HvdError(f"no site is called '{name}'", f"use one of {', '.join(names())}")
-    data = schema.load(file, SCHEMA)
-    _check(data, file)
-    return _site(data)
+    path = file(name)
+    data = schema.load(path, SCHEMA)
+    _check(data, path)
+    data["sources"] = {key: str(document) for key, document in data["sources"].items()}
+    _put_documents(data, data["sources"])
+    for key, entry in data["partitions"].items():
+        entry["name"] = key
+    for entry in data["environments"].values():
+        entry.update(entry.pop("modules", {}))
+        entry.setdefault("build", entry.get("run", []))
+    data["refused"] = {key: entry["reason"] for key, entry in data.get("refused", {}).items()}
+    data["fabric"] = {case: entry["set"] for case, entry in data.get("fabric", {}).items()}
+    return cattrs.structure(data, Site)
 
 
 def of(environment: str) -> Site:
-    """The site that has ``environment`` in its table.
+    """Read the site of the environment called ``environment``, or of its base where derived.
 
     Raises:
-        HvdError: no site has, or two.
+        HvdError: there is no such environment, or its site does not list it.
     """
-    found = [site for site in map(load, names()) if environment in site.environments]
-    if not found:
-        known = sorted(name for each in names() for name in load(each).environments)
+    chosen = environments.load(environment)
+    found = load(chosen.site or LOCAL)
+    name = environments.base(chosen)
+    if name not in found.environments:
         raise HvdError(
-            f"no site has an environment called '{environment}'",
-            f"use one of {', '.join(known)}; or add it to 'environments' of a site's {SITE}",
+            f"{shorten(file(found.name))}: key 'environments' has no '{name}'",
+            "add it, with its partition and operations",
         )
-    if len(found) > 1:
-        files = [shorten(directory() / site.name / SITE) for site in found]
-        raise HvdError(
-            f"{' and '.join(files)}: key 'environments:{environment}' is in both",
-            "an environment is for one site: take it out of the others",
+    return found
+
+
+def _directories() -> List[pathlib.Path]:
+    return [directory / environments.SITES for directory in paths.environments()]
+
+
+def _check(data: Dict[str, Any], path: pathlib.Path) -> None:
+    """Check what the schema cannot: that names refer to something."""
+
+    def require(condition: bool, key: str, problem: str, remedy: str) -> None:
+        if not condition:
+            raise HvdError(f"{shorten(path)}: key '{key}': {problem}", remedy)
+
+    name, launcher, allowed = data["name"], data["launcher"], data["allowed"]
+    directory = path.parent.name
+    require(name == directory, "name", f"'{name}' is not the directory's", directory)
+    require(launcher in allowed, "launcher", f"'{launcher}' is not in 'allowed'", "add it there")
+    for method in data.get("refused", {}):
+        require(
+            method not in allowed,
+            f"refused:{method}",
+            "is in 'allowed' too",
+            "remove it from one of them",
         )
-    return found[0]
-
-
-def _check(data: Dict[str, Any], file: pathlib.Path) -> None:
-    """What the schema cannot say: that names refer to something."""
-
-    def wrong(key: str, what: str, remedy: str) -> HvdError:
-        return HvdError(f"{shorten(file)}: key '{key}': {what}", remedy)
-
-    if data["name"] != file.parent.name:
-        raise wrong("name", f"'{data['name']}' is not the directory's", f"{file.parent.name}")
-    if data["launcher"] not in data["allowed"]:
-        raise wrong("launcher", f"'{data['launcher']}' is not in 'allowed'", "add it there")
-    for method in sorted(set(data["allowed"]) & set(data.get("refused", {}))):
-        raise wrong(f"refused:{method}", "is in 'allowed' too", "take it out of one of them")
-    for name, entry in data["environments"].items():
-        if entry["partition"] not in data["partitions"]:
-            raise wrong(
-                f"environments:{name}:partition",
-                f"there is no partition '{entry['partition']}'",
-                f"use one of {', '.join(data['partitions'])}",
-            )
+    for key, entry in data["environments"].items():
+        require(
+            entry["partition"] in data["partitions"],
+            f"environments:{key}:partition",
+            f"there is no partition '{entry['partition']}'",
+            f"use one of {', '.join(data['partitions'])}",
+        )
     for successor in data["status"].get("successors", []):
-        if not (file.parent.parent / successor / SITE).is_file():
-            raise wrong(
-                "status:successors", f"there is no site '{successor}'", "add its site.yaml"
-            )
+        require(
+            successor in names(),
+            "status:successors",
+            f"there is no site '{successor}'",
+            f"add its {SITE}",
+        )
     for key, cited in citations(data):
-        if cited not in data["sources"]:
-            raise wrong(key, f"'{cited}' is not in 'sources'", "add the document there")
+        require(
+            cited in data["sources"], key, f"'{cited}' is not in 'sources'", "add the document"
+        )
 
 
 def citations(data: Any, key: str = "") -> List[Tuple[str, str]]:
-    """Every use of a source below ``data``, with its key."""
+    """Return every use of a source below ``data``, with its key."""
     found = []
     items = data.items() if isinstance(data, dict) else enumerate(data)
     for name, value in items:
@@ -287,62 +318,14 @@ def citations(data: Any, key: str = "") -> List[Tuple[str, str]]:
     return found
 
 
-def _listed(value: Union[str, List[str], None]) -> List[str]:
+def _put_documents(data: Any, documents: Mapping[str, str]) -> None:
+    """Replace the name of every source below ``data`` by the document."""
+    for entry in data.values() if isinstance(data, dict) else data:
+        if isinstance(entry, (dict, list)):
+            _put_documents(entry, documents)
+    if isinstance(data, dict) and "source" in data:
+        data["source"] = [documents[name] for name in _listed(data["source"])]
+
+
+def _listed(value: Any) -> List[str]:
     return [value] if isinstance(value, str) else list(value or ())
-
-
-def _site(data: Dict[str, Any]) -> Site:
-    documents = data["sources"]
-
-    def cited(entry: Dict[str, Any]) -> Tuple[str, ...]:
-        return tuple(documents[name] for name in _listed(entry.get("source")))
-
-    return Site(
-        name=data["name"],
-        center=data["center"],
-        status=_made(Status, data["status"]),
-        scheduler=data["scheduler"],
-        launcher=data["launcher"],
-        allowed={name: _made(Settings, each) for name, each in data["allowed"].items()},
-        refused={name: each["reason"] for name, each in data.get("refused", {}).items()},
-        interactive=_made(Interactive, data["interactive"]) if "interactive" in data else None,
-        partitions={
-            name: _partition(name, each, cited(each)) for name, each in data["partitions"].items()
-        },
-        environments={name: _use(each, cited) for name, each in data["environments"].items()},
-        fabric={case: each["set"] for case, each in data.get("fabric", {}).items()},
-        modules=_made(Modules, data["modules"]),
-        pitfalls=tuple(Pitfall(each["text"], cited(each)) for each in data.get("pitfalls", [])),
-        sources=documents,
-    )
-
-
-def _made(kind: Any, entry: Dict[str, Any], **changes: Any) -> Any:
-    """A ``kind`` with what ``entry`` says, lists as tuples; ``changes`` come first."""
-    values = {
-        field.name: tuple(entry[field.name])
-        if isinstance(entry[field.name], list)
-        else entry[field.name]
-        for field in dataclasses.fields(kind)
-        if field.name in entry
-    }
-    return kind(**{**values, **changes})
-
-
-def _partition(name: str, entry: Dict[str, Any], source: Tuple[str, ...]) -> Partition:
-    changes: Dict[str, Any] = {"name": name, "source": source}
-    kinds = {"slurm": Slurm, "lsf": Lsf, "ranks_per_gpu": Limit, "pin": Pin}
-    for key, kind in kinds.items():
-        if key in entry:
-            changes[key] = _made(kind, entry[key])
-    return _made(Partition, entry, **changes)
-
-
-def _use(entry: Dict[str, Any], cited: Callable[[Dict[str, Any]], Tuple[str, ...]]) -> Use:
-    modules = entry.get("modules", {})
-    run = tuple(map(tuple, modules.get("run", ())))
-    build = tuple(map(tuple, modules["build"])) if "build" in modules else run
-    bandwidth = tuple(
-        _made(Bandwidth, each, source=cited(each)) for each in entry.get("bandwidth", ())
-    )
-    return Use(entry["partition"], entry["operations"], build, run, bandwidth)

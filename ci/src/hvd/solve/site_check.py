@@ -14,7 +14,8 @@ import yaml
 
 from hvd.core import paths
 from hvd.core.errors import HvdError
-from hvd.model.environment import HOROVOD, SITES, Environment
+from hvd.model import site as sites
+from hvd.model.environment import HOROVOD, Environment
 from hvd.model.specs import Spec
 
 #: Version, prefix and modules of an external.
@@ -29,7 +30,7 @@ _ARCHITECTURE = re.compile(r"\b(os|target)=(\S+)")
 
 def file(site: str) -> pathlib.Path:
     """What ``site`` provides."""
-    return paths.ENVIRONMENTS / SITES / site / "packages.yaml"
+    return sites.file(site).with_name("packages.yaml")
 
 
 def externals(path: pathlib.Path) -> Dict[str, List[External]]:

@@ -100,5 +100,5 @@ def _order(item: Tuple[str, str]) -> Tuple[int, str]:
 
 
 def _wrong(machine: Site, what: str, remedy: str) -> HvdError:
-    shown = paths.shorten(site.directory() / machine.name / site.SITE)
+    shown = paths.shorten(site.file(machine.name))
     return HvdError(f"{shown}: key 'modules:projection': {what}", remedy)
