@@ -104,8 +104,8 @@ def test_a_bad_environment_names_file_and_key(tmp_path, monkeypatch, text, key):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("pairs: []", "key 'git' is missing"),
-        ("git: {}\npairs: [{name: x}]", "key 'spack' is missing"),
+        ("pairs: []", "key 'git'"),
+        ("git: {}\npairs: [{name: x}]", "key 'pairs[0].spack'"),
         ("git: [", "line"),
     ],
 )

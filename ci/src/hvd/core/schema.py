@@ -1,4 +1,4 @@
-"""Files whose content a JSON Schema describes; an error names file, key and remedy."""
+"""Read and write YAML and JSON files; an error names file, key and remedy."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import difflib
 import functools
 import json
 import pathlib
-from typing import Any, Dict, Iterable, List
+from typing import Any, Dict, Iterable, List, Type, TypeVar
 
+import cattrs
 import jsonschema
 import yaml
 
@@ -18,29 +19,52 @@ from hvd.core.paths import shorten
 
 #: The one in C, ten times as fast, where PyYAML has it.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_Kind = TypeVar("_Kind")
 
 
-def load(file: pathlib.Path, schema: pathlib.Path) -> Dict[str, Any]:
-    """The content of the YAML ``file``, which is as ``schema`` says.
+def read(file: pathlib.Path) -> Any:
+    """Return the content of the YAML ``file``.
 
     Raises:
-        HvdError: it cannot be read, is no YAML or not as it should be.
+        HvdError: it cannot be read, or is not YAML.
     """
     try:
-        data = yaml.load(file.read_text(), Loader=_LOADER)
+        return yaml.load(file.read_text(), Loader=_LOADER)
     except OSError as error:
         raise HvdError(f"{shorten(file)}: {error.strerror}", "restore it from git") from error
     except yaml.YAMLError as error:
         raise HvdError(f"{shorten(file)}: {error}", "fix the YAML syntax") from error
+
+
+def load(file: pathlib.Path, schema: pathlib.Path) -> Dict[str, Any]:
+    """Return the content of the YAML ``file``, checked against ``schema``.
+
+    Raises:
+        HvdError: it cannot be read, is not YAML, or differs from the schema.
+    """
+    data = read(file)
     check(data, schema, file)
     return data
 
 
-def load_record(file: pathlib.Path, schema: pathlib.Path) -> Dict[str, Any]:
-    """What :func:`save_record` has written to the JSON ``file``.
+def structure(kind: Type[_Kind], data: Any, file: pathlib.Path, remedy: str) -> _Kind:
+    """Return ``data``, which is from ``file``, as the dataclass ``kind``.
 
     Raises:
-        HvdError: it is damaged, or not as ``schema`` says.
+        HvdError: a field is missing or of another type; carries ``remedy``.
+    """
+    try:
+        return cattrs.structure(data, kind)
+    except cattrs.BaseValidationError as error:
+        problem, _, key = cattrs.transform_error(error)[0].partition(" @ $")
+        raise HvdError(f"{shorten(file)}: key '{key[1:]}': {problem}", remedy) from error
+
+
+def load_record(file: pathlib.Path, schema: pathlib.Path) -> Dict[str, Any]:
+    """Return what :func:`save_record` wrote to the JSON ``file``.
+
+    Raises:
+        HvdError: it is damaged, or differs from ``schema``.
     """
     try:
         data = json.loads(file.read_bytes())
@@ -51,10 +75,10 @@ def load_record(file: pathlib.Path, schema: pathlib.Path) -> Dict[str, Any]:
 
 
 def save_record(file: pathlib.Path, data: Dict[str, Any], schema: pathlib.Path) -> None:
-    """Write ``data`` to the JSON ``file``, whole or not at all; keys in order, for small diffs.
+    """Write ``data`` to the JSON ``file`` atomically, keys sorted for small diffs.
 
     Raises:
-        HvdError: it is not as ``schema`` says, or cannot be written.
+        HvdError: it differs from ``schema``, or cannot be written.
     """
     check(data, schema, file)
     file.parent.mkdir(parents=True, exist_ok=True)

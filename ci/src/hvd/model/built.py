@@ -1,7 +1,7 @@
-"""What was built, in a file of its own: for the commands that come after the build.
+"""The record of a build, which the commands that come after it read.
 
-Each build writes it.  It holds no more than what the environment, the solution and the
-installation say, so that those commands need neither Spack nor an interpreter.
+Each build writes one.  It repeats what the environment, the solution and the installation say, so
+that those commands need neither Spack nor an interpreter.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Dict, List, Mapping, Tuple
 
-from hvd.core import paths, process, stamp
+from hvd.core import paths, process, schema, stamp
 from hvd.core.errors import HvdError
 from hvd.core.files import write_atomically
 from hvd.model import environment as environments
 from hvd.model.check_build import Expectation
 from hvd.model.environment import Environment
 
-#: What builds, in the order in which a build is looked for.
+#: The engines, in the order in which a build is looked for.
 ENGINES = ("spack", "pip")
 #: Raised whenever a field is added, removed or changes its meaning.
 FORMAT = 2
@@ -100,12 +100,12 @@ class Built:
 
     @property
     def name(self) -> str:
-        """Of the environment and the engine: what files that belong to it are called."""
+        """The name of its files: ``<environment>-<engine>``."""
         return paths.key(self.environment, self.engine)
 
     @property
     def directory(self) -> pathlib.Path:
-        """Where files go that activate it."""
+        """The directory of the files that activate it."""
         return activation(self.environment, self.engine)
 
     @property
@@ -115,23 +115,23 @@ class Built:
 
     @property
     def expectation(self) -> Expectation:
-        """What ``horovodrun --check-build`` has to say."""
+        """The expected output of ``horovodrun --check-build``."""
         return Expectation.of(self.version, self.frameworks, self.controllers, self.operations)
 
     def changed(self) -> List[str]:
-        """The files that decided what was built and are not as they were then."""
+        """Return the files that decided what was built and have changed since."""
         now = inputs(environments.load(self.environment), self.engine)
         return sorted(
             name for name in {*now, *self.inputs} if now.get(name) != self.inputs.get(name)
         )
 
     def run_environment(self) -> Dict[str, str]:
-        """The whole environment to run its programs in, without what the caller's shell adds."""
+        """Return the whole environment for its programs, without what the caller's shell adds."""
         return {**process.clean_environment(), **self.variables}
 
     @property
     def case(self) -> str:
-        """The case of a site's fabric that its operations are; see ``site.schema.json``."""
+        """The case of a site's fabric that its operations belong to; see ``site.schema.json``."""
         if not self.gpu:
             return "cpu"
         if "nccl" in self.operations:
@@ -140,17 +140,17 @@ class Built:
 
 
 def file(environment: str, engine: str) -> pathlib.Path:
-    """Where it stands what was built."""
+    """Return the file of the record."""
     return paths.STATE / "built" / f"{paths.key(environment, engine)}.json"
 
 
 def activation(environment: str, engine: str) -> pathlib.Path:
-    """The directory for the files that activate it."""
+    """Return the directory of the files that activate it."""
     return paths.STATE / "activation" / paths.key(environment, engine)
 
 
 def inputs(environment: Environment, engine: str) -> Dict[str, str]:
-    """A digest of each of our files that decides what ``engine`` builds, by its path."""
+    """Return a digest of each file that decides what ``engine`` builds, by its path."""
     files = [*environment.inputs(), environment.externals]
     files += [environment.lock] if engine == "spack" else []
     whole = [file for path in files if path.exists() for file in stamp.files(path)]
@@ -158,7 +158,7 @@ def inputs(environment: Environment, engine: str) -> Dict[str, str]:
 
 
 def save(built: Built) -> pathlib.Path:
-    """Write it down, and return where."""
+    """Write the record, and return its file."""
     data = {"format": FORMAT, **dataclasses.asdict(built)}
     text = json.dumps(data, indent=1) + "\n"
     path = file(built.environment, built.engine)
@@ -167,14 +167,14 @@ def save(built: Built) -> pathlib.Path:
 
 
 def find(environment: str, engine: str = "auto") -> Built:
-    """What ``engine`` built of ``environment``.
+    """Read the record of ``environment``.
 
     Args:
-        engine: ``spack`` or ``pip``; ``auto`` for what is there, Spack's first.
+        engine: ``spack`` or ``pip``; ``auto`` for the one that is there, Spack's first.
 
     Raises:
-        HvdError: there is no such environment, nothing was built of it, or it was by another
-            ./hvd than this.
+        HvdError: there is no such environment, it has not been built, or another version of
+            ./hvd wrote the record.
     """
     environments.load(environment)
     engines = ENGINES if engine == "auto" else [engine]
@@ -183,24 +183,25 @@ def find(environment: str, engine: str = "auto") -> Built:
     if not found:
         by = f" by {engine}" if engine != "auto" else ""
         raise HvdError(f"{environment} has not been built{by}", f"build it: {build}")
-    shown = paths.shorten(found[0])
+    remedy = f"build it again: {build}"
     try:
         data = json.loads(found[0].read_text())
-        if data.pop("format", None) != FORMAT:
-            raise HvdError(f"{shown}: key 'format' is not {FORMAT}", f"write it anew: {build}")
-        return _made(data)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise HvdError(f"{shown}: {error}", f"write it anew: {build}") from error
+    except ValueError as error:
+        raise HvdError(f"{paths.shorten(found[0])}: {error}", remedy) from error
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        shown = paths.shorten(found[0])
+        raise HvdError(f"{shown}: key 'format' is not {FORMAT}", remedy)
+    return schema.structure(Built, data, found[0], remedy)
 
 
 def check(built: Built, digest: str) -> None:
-    """See that what was built is still there, and is what the environment stands for.
+    """Check that the build is still there and up to date.
 
     Args:
-        digest: of what the engine would make it from, or has made it from, now.
+        digest: of what the engine would build it from now.
 
     Raises:
-        HvdError: it is not.
+        HvdError: it is gone, or out of date.
     """
     if digest != built.digest:
         raise HvdError(
@@ -213,16 +214,3 @@ def check(built: Built, digest: str) -> None:
                 f"{built.environment} is not whole: there is no {change.value}",
                 f"build it again: {built.again}",
             )
-
-
-def _made(data: Dict[str, Any]) -> Built:
-    lists = ("controllers", "operations", "architectures", "modules")
-    return Built(
-        **{
-            **data,
-            **{name: tuple(data[name]) for name in lists},
-            "compiler": Part(**data["compiler"]),
-            "mpi": Part(**data["mpi"]),
-            "changes": tuple(Change(**each) for each in data["changes"]),
-        }
-    )

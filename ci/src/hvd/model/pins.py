@@ -1,14 +1,13 @@
-"""What ``ci/versions.yaml`` says: supported pairs, addresses, the frameworks' requirements."""
+"""The versions in ``ci/versions.yaml``: supported pairs, addresses, frameworks' requirements."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import pathlib
-from typing import Any, Dict, Iterable, List, Mapping, Tuple
+from typing import Iterable, List, Mapping, Tuple
 
-import yaml
-
+from hvd.core import schema
 from hvd.core.errors import HvdError
 from hvd.core.paths import VERSIONS, shorten
 
@@ -18,7 +17,7 @@ ALL = "all"
 
 @dataclasses.dataclass(frozen=True)
 class Pin:
-    """One repository at one commit; ``version`` is what people call it."""
+    """A repository at a commit; ``version`` is its name among people."""
 
     version: str
     commit: str
@@ -26,7 +25,7 @@ class Pin:
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """A Spack and the builtin packages that it is tested with."""
+    """A Spack, and the builtin packages that it is tested with."""
 
     name: str
     spack: Pin
@@ -35,7 +34,7 @@ class Pair:
 
 @dataclasses.dataclass(frozen=True)
 class RequirementSet:
-    """What one framework needs: interpreters (PEP 440) and requirements (PEP 508)."""
+    """The needs of one framework: interpreters (PEP 440) and requirements (PEP 508)."""
 
     python: str
     requirements: Tuple[str, ...]
@@ -46,7 +45,7 @@ class Framework:
     """The frameworks' virtual environment.
 
     Args:
-        sets: what is needed, by framework; `ALL` comes first and is needed by each.
+        sets: by framework; `ALL` comes first, and every framework needs it.
         mpi: the requirement that brings an MPI.
         cmake: the requirement that brings CMake.
     """
@@ -56,7 +55,7 @@ class Framework:
     cmake: str
 
     def chosen(self, frameworks: Iterable[str]) -> List[RequirementSet]:
-        """The sets for ``frameworks``, in the order of the file.
+        """Return the sets for ``frameworks``, in the order of the file.
 
         Raises:
             HvdError: one of them has no set.
@@ -73,7 +72,7 @@ class Framework:
 
 @dataclasses.dataclass(frozen=True)
 class Images:
-    """What a container image is built in and what it runs in, and their ``major.minor`` Python."""
+    """The base images to build and to run in, and their ``major.minor`` Python."""
 
     build: str
     run: str
@@ -99,7 +98,7 @@ class Versions:
     debian: Mapping[str, Tuple[str, ...]]
 
     def pair(self, name: str) -> Pair:
-        """The pair called ``name``.
+        """Return the pair called ``name``.
 
         Raises:
             HvdError: there is none.
@@ -110,7 +109,7 @@ class Versions:
         raise HvdError(f"no pair of Spack and packages is called '{name}'", self.choices())
 
     def pairs_of(self, spack_version: str) -> List[Pair]:
-        """The pairs whose Spack is ``spack_version`` (``major.minor``), best first."""
+        """Return the pairs whose Spack is ``spack_version`` (``major.minor``), best first."""
         return [pair for pair in self.pairs if pair.spack.version == spack_version]
 
     def choices(self) -> str:
@@ -118,53 +117,15 @@ class Versions:
 
 
 def load(path: pathlib.Path = VERSIONS) -> Versions:
-    """Read the pins.
+    """Read ``ci/versions.yaml``.
 
     Raises:
-        HvdError: the file lacks a key or is no YAML; names file and key.
+        HvdError: it lacks a key, or is not YAML; names file and key.
     """
-    try:
-        data = yaml.safe_load(path.read_text())
-        return Versions(
-            git=dict(data["git"]),
-            pairs=tuple(_pair(entry) for entry in data["pairs"]),
-            framework=_framework(data["framework"]),
-            container=_container(data["container"]),
-            debian={suite: tuple(names) for suite, names in data["debian"].items()},
-        )
-    except OSError as error:
-        raise HvdError(f"{shorten(path)}: {error.strerror}", "restore it from git") from error
-    except yaml.YAMLError as error:
-        raise HvdError(f"{shorten(path)}: {error}", "fix the YAML syntax") from error
-    except KeyError as error:
-        raise HvdError(
-            f"{shorten(path)}: key {error} is missing", "add it; see the comments in the file"
-        ) from error
-    except TypeError as error:
-        raise HvdError(f"{shorten(path)}: not in the expected form ({error})", "") from error
+    return schema.structure(Versions, schema.read(path), path, "see the comments in the file")
 
 
 @functools.cache
 def versions() -> Versions:
-    """The pins of this checkout, read once."""
+    """Return the versions of this checkout, read once."""
     return load()
-
-
-def _pair(entry: Dict[str, Any]) -> Pair:
-    return Pair(entry["name"], Pin(**entry["spack"]), Pin(**entry["packages"]))
-
-
-def _framework(entry: Dict[str, Any]) -> Framework:
-    return Framework(
-        sets={
-            name: RequirementSet(each["python"], tuple(each["requirements"]))
-            for name, each in entry["sets"].items()
-        },
-        mpi=entry["mpi"],
-        cmake=entry["cmake"],
-    )
-
-
-def _container(entry: Dict[str, Any]) -> Container:
-    images = {name: Images(**each) for name, each in entry["images"].items()}
-    return Container(images, dict(entry["mpi"]))
