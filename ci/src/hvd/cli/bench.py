@@ -9,22 +9,9 @@ import typer
 
 from hvd.bench import allreduce, builds, page, result, solves
 from hvd.build.pipeline import Options
-from hvd.cli.common import (
-    EnvironmentArgument,
-    JobsOption,
-    PackagesOption,
-    PairOption,
-    PythonOption,
-    SpackOption,
-    SpecOption,
-    VerboseOption,
-    WrapperOption,
-    chosen,
-)
+from hvd.cli.common import SOURCES, EnvironmentArgument, SpecOption, chosen, takes
 from hvd.core import console, paths
-from hvd.host import machine
 from hvd.model import environment
-from hvd.solve.spack import Sources
 
 
 class PartName(str, enum.Enum):
@@ -35,7 +22,9 @@ class PartName(str, enum.Enum):
     allreduce = "allreduce"
 
 
+@takes("jobs", "python", *SOURCES, "verbose")
 def bench(
+    options: Options,
     name: str = EnvironmentArgument,
     only: Optional[List[PartName]] = typer.Option(
         None, "--only", help="Measure this part and keep the others; repeatable."
@@ -50,13 +39,6 @@ def bench(
         False, "--check", help="Fail if the page is out of date; write nothing."
     ),
     spec: str = SpecOption,
-    jobs: int = JobsOption,
-    python: str = PythonOption,
-    spack: str = SpackOption,
-    packages: str = PackagesOption,
-    compiler_wrapper: str = WrapperOption,
-    pair: str = PairOption,
-    verbose: bool = VerboseOption,
 ) -> None:
     """Benchmark builds, concretization and allreduces, and write docs/performance.md.
 
@@ -64,12 +46,6 @@ def bench(
     environment beside Spack's builtin recipe.  allreduce: Horovod beside mpi4py and PyTorch.
     """  # fmt: skip
     if not (make_page or check):
-        options = Options(
-            sources=Sources(spack, packages, compiler_wrapper, pair),
-            python=python,
-            jobs=jobs or machine.cores(),
-            verbose=verbose,
-        )
         subject = chosen(name, spec)
         measure = {
             "builds": lambda: builds.run(subject, options, repeat),

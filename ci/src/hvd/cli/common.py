@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import enum
+import functools
+import inspect
+from typing import Any, Callable, Dict, Tuple, get_type_hints
 
 import typer
 
+from hvd.build.pipeline import Options
 from hvd.core import console
+from hvd.host import machine
 from hvd.model import environment, pins
+from hvd.solve.spack import Sources
 
 
 class EngineName(str, enum.Enum):
-    """Spack, pip, or Spack where one can be had, or has built, and pip elsewhere."""
+    """The engines; ``auto`` is Spack where there is one, or where it has built, else pip."""
 
     auto = "auto"
     spack = "spack"
@@ -31,9 +37,6 @@ _BUILD = "How it is built"
 EnvironmentArgument = typer.Argument(
     environment.DEFAULT, metavar="ENV", help="Environment; see ./hvd list."
 )
-EngineOption = typer.Option(
-    EngineName.auto, "--engine", help="What builds.", rich_help_panel=_BUILD
-)
 SpecOption = typer.Option(
     "", "--spec", metavar="SPEC", show_default=False, rich_help_panel=_BUILD,
     help="Build this py-horovod instead of the environment's, in a derived environment.",
@@ -42,39 +45,111 @@ JobsOption = typer.Option(
     0, "--jobs", "-j", min=0, help="Parallel compile jobs.  [default: number of cores]",
     show_default=False, rich_help_panel=_BUILD,
 )  # fmt: skip
-PythonOption = typer.Option(
-    "", "--python", metavar="PYTHON", show_default=False, rich_help_panel=_BUILD,
-    help="Use this Python's frameworks (3.6 or later) instead of the pinned ones.",
-)  # fmt: skip
-FreshOption = typer.Option(
-    False, "--fresh", help="Concretize and build again.", rich_help_panel=_BUILD
-)
-SpackOption = typer.Option(
-    "", "--spack", metavar="PATH|URL", envvar="HVD_SPACK", show_default=False,
-    rich_help_panel=_SOURCES, help="Spack to use, or git repository to clone it from.",
-)  # fmt: skip
-PackagesOption = typer.Option(
-    "", "--packages", metavar="PATH|URL", envvar="HVD_PACKAGES", show_default=False,
-    rich_help_panel=_SOURCES, help="The same, for Spack's builtin packages.",
-)  # fmt: skip
-WrapperOption = typer.Option(
-    "", "--compiler-wrapper", metavar="PATH|URL", envvar="HVD_COMPILER_WRAPPER",
-    show_default=False, rich_help_panel=_SOURCES,
-    help="The same, for the compiler wrapper, which packages v2026.06.0 and later download.",
-)  # fmt: skip
-PairOption = typer.Option(
-    "", "--pair", metavar="NAME", show_default=False, rich_help_panel=_SOURCES,
-    help="Supported pair of Spack and packages: "
-    + ", ".join(pair.name for pair in pins.versions().pairs) + ".",
-)  # fmt: skip
-VerboseOption = typer.Option(False, "--verbose", "-v", help="Show the log file of every step.")
+
+#: The options that :func:`takes` adds, by parameter: type and definition.
+_OPTIONS: Dict[str, Tuple[type, Any]] = {
+    "engine": (
+        EngineName,
+        typer.Option(EngineName.auto, "--engine", help="What builds.", rich_help_panel=_BUILD),
+    ),
+    "jobs": (int, JobsOption),
+    "python": (
+        str,
+        typer.Option(
+            "", "--python", metavar="PYTHON", show_default=False, rich_help_panel=_BUILD,
+            help="Use this Python's frameworks (3.6 or later) instead of the pinned ones.",
+        ),
+    ),
+    "fresh": (
+        bool,
+        typer.Option(
+            False, "--fresh", help="Concretize and build again.", rich_help_panel=_BUILD
+        ),
+    ),
+    "spack": (
+        str,
+        typer.Option(
+            "", "--spack", metavar="PATH|URL", envvar="HVD_SPACK", show_default=False,
+            rich_help_panel=_SOURCES, help="Spack to use, or git repository to clone it from.",
+        ),
+    ),
+    "packages": (
+        str,
+        typer.Option(
+            "", "--packages", metavar="PATH|URL", envvar="HVD_PACKAGES", show_default=False,
+            rich_help_panel=_SOURCES, help="The same, for Spack's builtin packages.",
+        ),
+    ),
+    "compiler_wrapper": (
+        str,
+        typer.Option(
+            "", "--compiler-wrapper", metavar="PATH|URL", envvar="HVD_COMPILER_WRAPPER",
+            show_default=False, rich_help_panel=_SOURCES,
+            help="The same, for the compiler wrapper, which packages v2026.06.0 and later"
+            " download.",
+        ),
+    ),
+    "pair": (
+        str,
+        typer.Option(
+            "", "--pair", metavar="NAME", show_default=False, rich_help_panel=_SOURCES,
+            help="Supported pair of Spack and packages: "
+            + ", ".join(pair.name for pair in pins.versions().pairs) + ".",
+        ),
+    ),
+    "verbose": (
+        bool,
+        typer.Option(False, "--verbose", "-v", help="Show the log file of every step."),
+    ),
+}  # fmt: skip
+#: The options that say where Spack comes from.
+SOURCES = ("spack", "packages", "compiler_wrapper", "pair")
+#: All of them.
+ALL = tuple(_OPTIONS)
+
+
+def takes(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add the options called ``names`` to a command, which gets them as one ``options``.
+
+    Options that are not named have their defaults in :class:`Options`.
+    """
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(function)
+        def command(**values: Any) -> None:
+            given = {name: values.pop(name) for name in names}
+            sources = Sources(**{name: given.pop(name) for name in SOURCES if name in given})
+            given["engine"] = given.get("engine", EngineName.auto).value
+            given["jobs"] = given.get("jobs") or machine.cores()
+            function(**values, options=Options(sources=sources, **given))
+
+        own = inspect.signature(function).parameters.values()
+        added = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_OPTIONS[name][1])
+            for name in names
+        ]
+        parameters = [*(each for each in own if each.name != "options"), *added]
+        hints = {**get_type_hints(function), **{name: _OPTIONS[name][0] for name in names}}
+        command.__annotations__ = {each.name: hints[each.name] for each in parameters}
+        command.__signature__ = inspect.Signature(
+            [each.replace(annotation=hints[each.name]) for each in parameters]
+        )
+        del command.__wrapped__
+        return command
+
+    return decorate
 
 
 def chosen(name: str, spec: str) -> environment.Environment:
-    """The environment called ``name``, or one derived from it for ``spec``."""
+    """Return the environment called ``name``, or one derived from it for ``spec``."""
     base = environment.load(name)
     if not spec:
         return base
     derived = environment.derive(base, spec)
     console.note(f"{derived.name}: {'; '.join(derived.specs)}")
     return derived
+
+
+PythonOption, SpackOption, PackagesOption, WrapperOption, PairOption, VerboseOption = (
+    _OPTIONS[name][1] for name in ("python", *SOURCES, "verbose")
+)

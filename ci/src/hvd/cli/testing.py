@@ -1,4 +1,4 @@
-"""Run this project's tests with pytest, in the tool's own virtual environment."""
+"""``./hvd test``: pytest in the tool's own virtual environment."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 from typing import List
+
+import typer
 
 from hvd.core import paths
 from hvd.core.errors import HvdError
@@ -44,3 +46,19 @@ def run(require: str, arguments: List[str]) -> int:
     command += arguments
     environment = {**os.environ, "PYTHONPATH": str(paths.SOURCE)}
     return subprocess.run(command, cwd=paths.ROOT, env=environment).returncode
+
+
+def test(
+    context: typer.Context,
+    require: str = typer.Option(
+        "",
+        "--require",
+        metavar="TIER[,TIER]",
+        help=f"Tiers in which a skip is a failure: {', '.join(TIERS)}.",
+    ),  # fmt: skip
+) -> None:
+    """Run the tests that this machine can run.
+
+    Further arguments go to pytest: ./hvd test -k smoke
+    """
+    raise typer.Exit(run(require, context.args))

@@ -1,0 +1,29 @@
+"""``./hvd docs``."""
+
+from __future__ import annotations
+
+import os
+
+import typer
+
+from hvd.bench import page as performance_page
+from hvd.core import console, paths
+from hvd.docs import site_page, sphinx
+from hvd.matrix import definition, page
+
+
+def docs(
+    check: bool = typer.Option(False, "--check", help="Write nothing; fail if one is stale."),
+    as_site: bool = typer.Option(
+        False, "--site", help="Build the documentation site; needs Python 3.11."
+    ),
+) -> None:
+    """Regenerate tables and pages: README, sites, support matrix, performance."""
+    # the pages are about this checkout's sites
+    os.environ.pop("HVD_SITES", None)
+    if as_site:
+        console.note(paths.shorten(sphinx.build()))
+        return
+    written = site_page.write(check) + page.write(definition.matrix(), check)
+    for path in written + performance_page.write(check):
+        console.note(paths.shorten(path))

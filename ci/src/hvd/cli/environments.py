@@ -1,0 +1,55 @@
+"""``./hvd list`` and ``./hvd externals``."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+from typing import Optional
+
+import typer
+
+from hvd.core import console, paths
+from hvd.core.errors import HvdError
+from hvd.host import externals
+from hvd.model import environment
+
+
+def list_environments() -> None:
+    """List the environments."""
+    for name in environment.names():
+        console.out.print(f"{name:<24}{'; '.join(environment.load(name).specs)}")
+
+
+def write_externals(
+    name: str = typer.Argument(
+        "", metavar="ENV", help="Site environment whose Python externals to replace."
+    ),
+    python: str = typer.Option(..., "--python", metavar="PYTHON", help="Python to inspect."),
+    scope: Optional[pathlib.Path] = typer.Option(
+        None, "--scope", metavar="FILE", help="Output file.  [default: standard output]"
+    ),
+    arch: str = typer.Option(
+        "",
+        "--arch",
+        metavar="'os=OS target=TARGET'",
+        help="Architecture of every external, for a site's environment.",
+    ),  # fmt: skip
+) -> None:
+    """Write a packages.yaml with a Python's frameworks as externals.
+
+    PyTorch, TensorFlow, NumPy, cffi, mpi4py, the MPI in PATH or beside it, and Python itself,
+    with their variants, GPU architectures and dependencies.
+    """
+    if name and (scope or arch):
+        raise HvdError("ENV says which file and which architecture", "leave the others out")
+    found = externals.ask(python)
+    if name:
+        section = externals.for_site(found, environment.load(name))
+        scope = environment.load(name).externals
+    else:
+        section = externals.packages(found, externals.find_mpi(found), arch)
+    if scope is None:
+        sys.stdout.write(externals.dump(section))
+    else:
+        externals.write(section, scope, python)
+        console.note(f"{paths.shorten(scope)}: {', '.join(key.rstrip(':') for key in section)}")

@@ -1,0 +1,29 @@
+"""``./hvd lock``."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import List, Optional
+
+import typer
+
+from hvd.build import solve_all
+from hvd.build.pipeline import Options
+from hvd.cli.common import takes
+from hvd.model import environment, pins
+
+
+@takes("spack", "packages", "verbose")
+def lock(
+    options: Options,
+    names: Optional[List[str]] = typer.Argument(
+        None, metavar="[ENV]...", help="Site environments.  [default: all]"
+    ),
+    check: bool = typer.Option(
+        False, "--check", help="Fail if the solution changed; write nothing."
+    ),
+) -> None:
+    """Concretize a site's environment with the default pair and write the solution to dag.md."""
+    pair = pins.versions().pairs[0].name
+    options = dataclasses.replace(options, sources=dataclasses.replace(options.sources, pair=pair))
+    solve_all.keep(names or environment.of_sites(), options, check)

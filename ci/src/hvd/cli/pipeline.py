@@ -1,0 +1,54 @@
+"""``./hvd run`` and the commands for its parts: setup, concretize, build, smoke."""
+
+from __future__ import annotations
+
+from typing import Callable, List
+
+import typer
+
+from hvd.build import pipeline, solve_all
+from hvd.build.pipeline import Options
+from hvd.cli.common import ALL, EnvironmentArgument, SpecOption, chosen, takes
+from hvd.core import console, paths
+from hvd.core.errors import HvdError
+from hvd.model import environment
+
+
+def up_to(stage: str, summary: str) -> Callable[..., None]:
+    """Return the command that runs the stages up to ``stage``; ``summary`` is its help."""
+
+    def command(options: Options, name: str = EnvironmentArgument, spec: str = SpecOption) -> None:
+        pipeline.run(chosen(name, spec), options, last=stage)
+        if stage == "setup":
+            console.note(f"to use it: . {paths.shorten(paths.STATE / 'setup-env.sh')}")
+
+    command.__doc__ = summary
+    return takes(*ALL)(command)
+
+
+run = up_to("report", "Set up, concretize, build, smoke-test and report: the main job.")
+setup = up_to("setup", "Set up Spack (or pip): configuration, compilers, externals.")
+build = up_to("build", "Set up, concretize and build.")
+smoke = up_to("smoke", "Set up, concretize, build, and run Horovod on two ranks.")
+
+
+@takes(*ALL)
+def concretize(
+    options: Options,
+    names: List[str] = typer.Argument(
+        [environment.DEFAULT],
+        metavar="[ENV]...",
+        help="Environments below environments/; see ./hvd list.",
+    ),
+    every: bool = typer.Option(
+        False, "--all", help="All environments, several at a time, with Spack."
+    ),
+    spec: str = SpecOption,
+) -> None:
+    """Set up and concretize."""
+    if not every and len(names) == 1:
+        pipeline.run(chosen(names[0], spec), options, last="concretize")
+    elif spec or options.engine == "pip":
+        raise HvdError("--spec and pip are for one environment", "name one, or leave them out")
+    else:
+        solve_all.run(environment.names() if every else names, options)
