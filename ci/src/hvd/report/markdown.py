@@ -10,12 +10,12 @@ from hvd.report import checks, dag
 from hvd.report.model import RunReport
 from hvd.report.text import (
     Markdown,
+    code,
     duration,
     escape,
     fenced,
     figures,
     link,
-    plain,
     plural,
     size,
     table,
@@ -66,17 +66,17 @@ def _failures(report: RunReport, directory: pathlib.Path) -> List[str]:
     for problem in problems(report):
         lines += [f"### {escape(problem.where)}", ""]
         # As code: nothing in a compiler's or a launcher's words is markup.
-        lines += fenced("\n".join(message.strip() for message in problem.messages))
+        lines += [fenced("\n".join(message.strip() for message in problem.messages)), ""]
         if problem.log:
             lines += [f"Log: {link(problem.log, directory)}", ""]
             end = process.tail(directory / problem.log)
-            lines += ["It ends with:", "", *fenced(end)] if end else []
+            lines += ["It ends with:", "", fenced(end), ""] if end else []
     return ["## Failures", "", *lines] if lines else []
 
 
 def _versions(report: RunReport) -> List[str]:
     lines = ["## What was built, and where", ""]
-    lines += [f"- {_code(spec)}" for spec in report.specs]
+    lines += [f"- {code(spec)}" for spec in report.specs]
     lines += [""] if report.specs else []
     if report.versions:
         lines += table(["Package", "Version"], report.versions.items())
@@ -87,7 +87,7 @@ def _versions(report: RunReport) -> List[str]:
 
 
 def _provenance(report: RunReport, directory: pathlib.Path) -> List[str]:
-    rows = [(name, _code(commit)) for name, commit in report.commits.items()]
+    rows = [(name, code(commit)) for name, commit in report.commits.items()]
     lines = table(["Made with", "Commit"], [(a, Markdown(b)) for a, b in rows]) if rows else []
     if report.bom:
         lines += [f"All that is in it: {link(report.bom, directory)}, a CycloneDX document.", ""]
@@ -141,7 +141,7 @@ def _checks(report: RunReport, directory: pathlib.Path) -> List[str]:
     header = ["Check", "Verdict", "Time", "Ranks", "Cases", "Log"]
     lines += table(header, rows, right=("Time", "Ranks", "Cases"))
     lines += [
-        f"- Horovod had {_code(library)} loaded under {escape(', '.join(launchers))}."
+        f"- Horovod had {code(library)} loaded under {escape(', '.join(launchers))}."
         for library, launchers in checks.mpi_libraries(report.checks).items()
     ]
     lines += [
@@ -290,14 +290,8 @@ def _dag(report: RunReport) -> List[str]:
         f"{plural(len(report.dag), 'package')}{of_them}{on}."
         " Each stands once, where the tree first reaches it."
     )
-    return ["## Concretized DAG", "", text, "", *fenced("\n".join(dag.tree(report.dag)))]
+    return ["## Concretized DAG", "", text, "", fenced("\n".join(dag.tree(report.dag)))]
 
 
 def _picture(name: str, text: str, pictures: Sequence[str]) -> List[str]:
     return [f"![{text}]({name})", ""] if name in pictures else []
-
-
-def _code(text: str) -> str:
-    """``text`` as code within a line; escaped where it has backticks of its own."""
-    text = " ".join(plain(text).split())
-    return escape(text) if "`" in text else f"`{text}`"

@@ -49,12 +49,18 @@ def table(
     return [*("| " + " | ".join(row) + " |" for row in cells), ""]
 
 
-def fenced(text: str) -> List[str]:
-    """The lines of a code block that holds ``text``, whatever backticks are in it."""
-    text = plain(text)
+def fenced(text: str) -> str:
+    """A code block that holds ``text``, whatever backticks are in it."""
+    text = plain(text).rstrip("\n")
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
-    return [f"{fence}text", *text.rstrip("\n").splitlines(), fence, ""]
+    return f"{fence}text\n{text}\n{fence}"
+
+
+def code(text: str) -> Markdown:
+    """``text`` as code within a line; escaped where it has backticks of its own."""
+    text = " ".join(plain(text).split())
+    return escape(text) if "`" in text else Markdown(f"`{text}`")
 
 
 def link(path: str, directory: pathlib.Path, text: str = "") -> Markdown:
