@@ -18,58 +18,53 @@ from hvd.model.dag import DagNode
 from hvd.report import RunReport, write_report
 
 NASTY = "rank 1: a | b\n\x1b[31m<b>*[`c`\\\x00\x1b[0m"
+LAUNCHERS = ("mpirun", "horovodrun --gloo")
 
 
-def operation(name: str, dtype: str, elements: int, ok: bool = True) -> Dict[str, Any]:
+def check(name: str, **values: Any) -> Dict[str, Any]:
+    """A check as the smoke test returns it."""
+    return {
+        "name": name,
+        "passed": not values.get("failures"),
+        "seconds": 2.5,
+        "failures": [],
+        "log": f"/logs/{name}.txt",
+        "operations": [],
+        "bandwidth": [],
+        "details": {},
+        **values,
+    }
+
+
+def operation(name: str, dtype: str, elements: int) -> Dict[str, Any]:
     return {
         "operation": name,
         "dtype": dtype,
         "elements": elements,
         "seconds": {"0": 0.001, "1": 0.002},
-        "ok": {"0": True, "1": ok},
+        "ok": {"0": True, "1": True},
     }
 
 
-def launcher(name: str = "mpirun") -> Dict[str, Any]:
-    """A check that passed, as the smoke test gives it."""
-    return {
-        "name": name,
-        "passed": True,
-        "seconds": 2.5,
-        "failures": [],
-        "log": f"/logs/{name}.txt",
-        "operations": [
+def launcher(name: str) -> Dict[str, Any]:
+    return check(
+        name,
+        operations=[
             operation("allreduce sum", "float32", 1),
             operation("allreduce sum", "float32", 1000),
             operation("allreduce sum", "int64", 1),
             operation("broadcast", "int64", 77),
         ],
-        "bandwidth": [
+        bandwidth=[
             {"method": method, "bytes": 4 * 16**n, "seconds": 1e-3, "bus_mb_s": 4e-3 * 16**n}
             for method in ("horovod", "mpi4py")
             for n in range(3)
         ],
-        "details": {
+        details={
             "mpi_libraries": ["/usr/lib/libmpi.so"],
             "left_out": [{"operation": "reductions", "dtype": "int8", "reason": "not supported"}],
         },
-    }
-
-
-def check_build() -> Dict[str, Any]:
-    rows = [
-        ("version", "horovod", "0.28.1", "0.28.1"),
-        ("frameworks", "pytorch", True, True),
-        ("controllers", "mpi", True, False),
-        ("operations", "nccl", True, None),
-    ]
-    keys = ("section", "item", "expected", "built")
-    return {
-        "name": "check-build",
-        "passed": False,
-        "failures": ["controllers: expected mpi, but it is not built"],
-        "details": {"items": [dict(zip(keys, row)) for row in rows]},
-    }
+    )
 
 
 @pytest.fixture
@@ -86,17 +81,27 @@ def report() -> RunReport:
         stages=[
             Stage("setup", "cached", 1.0, [Step("externals", "cached", 1.0)]),
             Stage("build", "ok", 60.0, [Step("py-cffi", "skipped"), Step("py-horovod", "ok", 59)]),
-            Stage("smoke", "ok", 5.0),
+            Stage("smoke", "ok", 5.0, [Step(name) for name in LAUNCHERS]),
         ],
-        checks=[launcher("mpirun"), launcher("horovodrun --gloo")],
+        checks=[launcher(name) for name in LAUNCHERS],
     )
 
 
-def failed_build(report: RunReport) -> None:
+def fail_build(report: RunReport, detail: str = "cmake exited with status 1") -> Step:
+    """Make the build of py-horovod fail; return its step."""
     report.stages = report.stages[:2]
     report.checks = []
-    report.stages[1].status = report.stages[1].steps[1].status = "failed"
-    report.stages[1].steps[1].detail = "cmake exited with status 1"
+    step = report.stages[1].steps[1]
+    report.stages[1].status = step.status = "failed"
+    step.detail = detail
+    return step
+
+
+def fail_check(report: RunReport, place: int, *failures: str) -> Dict[str, Any]:
+    """Make a check fail, and with it its step and the stage; return the check."""
+    report.stages[-1].status = report.stages[-1].steps[place].status = "failed"
+    report.checks[place].update(passed=False, failures=list(failures))
+    return report.checks[place]
 
 
 def markdown(report: RunReport, directory) -> str:
@@ -107,101 +112,108 @@ def junit(report: RunReport) -> xml.etree.ElementTree.Element:
     return xml.etree.ElementTree.fromstring(hvd.report.junit.render(report))
 
 
+def counts(root: xml.etree.ElementTree.Element) -> tuple:
+    return tuple(int(root.get(key)) for key in ("tests", "failures", "skipped"))
+
+
 def cells(text: str, first: str) -> list:
-    """The cells of the table row whose first cell is ``first``."""
+    """The cells of the last table row whose first cell is ``first``."""
     rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in text.splitlines() if line[:1] == "|"]
-    (found,) = [row for row in rows if row[0].strip() == first]
-    return [cell.strip() for cell in found]
+    found = [row for row in rows if row[0].strip() == first]
+    return [cell.strip() for cell in found[-1]]
+
+
+def section(text: str, title: str) -> str:
+    return text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
 # Files
 
 
-def test_every_file_is_written_and_named(tmp_path, report):
+def test_every_file_is_written_and_the_same_each_time(tmp_path, report):
     written = write_report(report, tmp_path / "new")
     names = ["report.md", "report.json", "junit.xml", "bandwidth.png", "timings.png"]
     assert [path.name for path in written] == names
-    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == sorted(names)
+    first = {path.name: path.read_bytes() for path in (tmp_path / "new").iterdir()}
+    assert sorted(first) == sorted(names)
     assert RunReport.load(tmp_path / "new" / "report.json") == report
+    assert first == {path.name: path.read_bytes() for path in write_report(report, tmp_path)}
 
 
-def test_the_same_report_gives_the_same_bytes(tmp_path, report):
-    first = {path.name: path.read_bytes() for path in write_report(report, tmp_path)}
-    second = {path.name: path.read_bytes() for path in write_report(report, tmp_path)}
-    assert first == second
-
-
-def test_a_directory_that_cannot_be_made_is_an_error_of_ours(tmp_path, report):
+def test_a_directory_that_cannot_be_made_is_an_error(tmp_path, report):
     (tmp_path / "file").write_text("")
-    with pytest.raises(HvdError, match="cannot write"):
+    with pytest.raises(HvdError, match="file/report"):
         write_report(report, tmp_path / "file" / "report")
 
 
 # Verdict
 
 
-def test_markdown_of_a_run_that_passed(tmp_path, report):
+def test_a_run_that_passed(tmp_path, report):
     text = markdown(report, tmp_path)
     assert text.startswith("# PASSED: local-hvd, built by spack\n")
-    assert "passed all 2 checks of the smoke test in 1 min 06 s" in text
-    assert "FAILED" not in text and "## Failures" not in text
+    assert "all 2 checks of the smoke test in 1 min 06 s" in text.splitlines()[2]
+    assert "FAILED" not in text and not section(text, "Failures")
 
 
-def test_markdown_of_a_failed_check_names_the_culprit(tmp_path, report):
-    report.stages[-1].status = "failed"
-    report.checks[1]["passed"] = False
-    report.checks[1]["failures"] = ["rank 1 died in allreduce sum", "rank 0 was waiting"]
+def test_a_failed_check_is_named_with_its_cause_and_log(tmp_path, report):
+    fail_check(report, 1, "rank 1 died in allreduce sum", "rank 0 was waiting")
     text = markdown(report, tmp_path)
     assert text.startswith("# FAILED: ")
-    summary = text.splitlines()[2]
-    assert "horovodrun --gloo failed: rank 1 died in allreduce sum (and 1 more" in summary
-    failures = text.partition("## Failures")[2].partition("\n## ")[0]
+    assert "horovodrun --gloo failed: rank 1 died in allreduce sum (and 1 " in text.splitlines()[2]
+    failures = section(text, "Failures")
+    assert failures.count("###") == 1
     assert "rank 1 died in allreduce sum\nrank 0 was waiting\n" in failures
     assert "/logs/horovodrun%20--gloo.txt" in failures
-    assert cells(text, "horovodrun --gloo")[1] == "**failed**"
-    assert cells(text, "mpirun")[1] == "ok"
+    assert [cells(section(text, "Smoke test"), name)[1] for name in LAUNCHERS] == [
+        "ok",
+        "**failed**",
+    ]
 
 
-def test_markdown_of_a_failed_build_names_the_step_and_ends_its_log(tmp_path, report):
-    failed_build(report)
+def test_a_failed_build_is_named_with_the_step_and_the_end_of_its_log(tmp_path, report):
     (tmp_path / "build.log").write_text("[ 50%] Building\nfatal error: mpi.h\n")
-    report.stages[1].steps[1].log = "build.log"
+    fail_build(report).log = "build.log"
     text = markdown(report, tmp_path)
     assert text.startswith("# FAILED: ")
     assert text.splitlines()[2] == "build: py-horovod failed: cmake exited with status 1"
     assert "[build.log](build.log)" in text
     assert "[ 50%] Building\nfatal error: mpi.h\n" in text
+    assert counts(junit(report)) == (3, 1, 1)
 
 
-@pytest.mark.parametrize("change", [{"passed": False}, {"passed": None}, {"failures": ["odd"]}])
-def test_only_a_check_that_says_so_has_passed(tmp_path, report, change):
-    report.checks[0].update(change)
-    assert markdown(report, tmp_path).startswith("# FAILED: ")
-
-
-def test_a_stage_that_failed_outside_its_steps(tmp_path, report):
+def fail_outside_steps(report: RunReport) -> None:
     report.stages[1].status = "failed"
-    text = markdown(report, tmp_path)
-    assert text.splitlines()[2] == "build failed: the stage failed, but none of its steps did"
-    assert junit(report).get("failures") == "1"
 
 
-def test_a_step_that_its_stage_did_without_is_no_failure(tmp_path, report):
+def fail_step_of_a_stage_that_went_on(report: RunReport) -> None:
     report.stages[0].steps[0].status = "failed"
-    assert markdown(report, tmp_path).startswith("# PASSED: ")
-    assert junit(report).get("failures") == "0"
+
+
+def run_nothing(report: RunReport) -> None:
+    report.stages, report.checks = [], []
+
+
+@pytest.mark.parametrize(
+    "change, verdict, failures",
+    [
+        (fail_outside_steps, "FAILED", 1),
+        (fail_step_of_a_stage_that_went_on, "PASSED", 0),
+        (run_nothing, "FAILED", 1),
+    ],
+)
+def test_the_verdict_is_the_same_in_markdown_and_junit(
+    tmp_path, report, change, verdict, failures
+):
+    change(report)
+    assert markdown(report, tmp_path).startswith(f"# {verdict}: ")
+    assert counts(junit(report))[1] == failures
 
 
 def test_a_run_without_checks_does_not_claim_any(tmp_path, report):
     report.checks = []
     text = markdown(report, tmp_path)
-    assert "went through setup, build, smoke in 1 min 06 s; no smoke test was run" in text
-
-
-def test_an_empty_run_has_not_passed(tmp_path):
-    empty = RunReport("local-hvd", "pip", "2026-01-31T08:15:00Z")
-    assert markdown(empty, tmp_path).startswith("# FAILED: ")
-    assert junit(empty).get("failures") == "1"
+    assert "went through setup, build, smoke in 1 min 06 s; no smoke test" in text
 
 
 # Tables
@@ -209,8 +221,7 @@ def test_an_empty_run_has_not_passed(tmp_path):
 
 def test_operations_are_grouped_by_name(tmp_path, report):
     row = cells(markdown(report, tmp_path), "allreduce sum")
-    assert row[1:4] == ["float32, int64", "1 to 1000", "3"]
-    assert row[4] == "ok, 6.00 ms (rank 1)"
+    assert row[1:5] == ["float32, int64", "1 to 1000", "3", "ok, 6.00 ms (rank 1)"]
 
 
 def test_a_wrong_and_an_unfinished_operation_name_their_ranks(tmp_path, report):
@@ -218,7 +229,7 @@ def test_a_wrong_and_an_unfinished_operation_name_their_ranks(tmp_path, report):
     report.checks[1]["operations"][3]["ok"] = {"0": True}  # rank 1 did not begin it
     report.checks[1]["operations"][3]["seconds"] = {"0": 0.5}
     text = markdown(report, tmp_path)
-    assert cells(text, "allreduce sum")[4].startswith("**wrong** on rank 1, ")
+    assert cells(text, "allreduce sum")[4].startswith("**wrong result** on rank 1, ")
     assert cells(text, "allreduce sum")[5].startswith("ok, ")
     assert cells(text, "broadcast")[5] == "**not finished** on rank 1, 500 ms (rank 0)"
 
@@ -230,22 +241,51 @@ def test_operations_that_were_not_reached_are_counted(tmp_path, report):
     assert cells(text, "broadcast")[5] == "–"
 
 
+def test_an_operation_that_no_rank_ended_has_no_time(tmp_path, report):
+    hung = {**operation("barrier", None, None), "ok": {"0": None}, "seconds": {"0": None}}
+    report.checks[0]["operations"] = [hung]
+    text = markdown(report, tmp_path)
+    assert cells(text, "barrier")[1:5] == ["–", "–", "1", "**not finished** on rank 0"]
+
+
+def test_what_was_left_out_and_loaded_is_said_once(tmp_path, report):
+    text = section(markdown(report, tmp_path), "Smoke test")
+    assert text.count("reductions of int8 (not supported)") == 1
+    assert "`/usr/lib/libmpi.so` loaded under mpirun, horovodrun --gloo." in text
+
+
 def test_what_was_built_is_held_against_what_was_asked_for(tmp_path, report):
-    report.checks.append(check_build())
-    table = markdown(report, tmp_path).partition("## What Horovod was built with")[2]
-    table = table.partition("\n## ")[0]
-    assert "| version | horovod | 0.28.1 | 0.28.1 | yes |" in table
-    assert "| frameworks | pytorch | yes | yes | yes |" in table
-    assert "| controllers | mpi | yes | no | **no** |" in table
-    assert "| operations | nccl | yes | not listed | **no** |" in table
+    rows = [
+        ("version", "horovod", "0.28.1", "0.28.1"),
+        ("frameworks", "pytorch", True, True),
+        ("controllers", "mpi", True, False),
+        ("operations", "nccl", True, None),
+    ]
+    keys = ("section", "item", "expected", "built")
+    report.checks.append(
+        check("check-build", details={"items": [dict(zip(keys, r)) for r in rows]})
+    )
+    text = section(markdown(report, tmp_path), "What Horovod was built with")
+    assert [cells(text, row[0])[1:] for row in rows] == [
+        ["horovod", "0.28.1", "0.28.1", "yes"],
+        ["pytorch", "yes", "yes", "yes"],
+        ["mpi", "yes", "no", "**no**"],
+        ["nccl", "yes", "not listed", "**no**"],
+    ]
 
 
 def test_bandwidth_of_a_failed_check_is_not_shown(tmp_path, report):
-    report.checks[1]["passed"] = False
-    text = markdown(report, tmp_path)
-    assert "Left out because the check failed: horovodrun --gloo." in text
+    fail_check(report, 1, "rank 1 died")
+    text = section(markdown(report, tmp_path), "Allreduce bandwidth")
+    assert "failed: horovodrun --gloo." in text
     assert "| Message size | mpirun | mpi4py, mpirun |" in text
     assert cells(text, "1 KiB")[1:] == ["1.00 ms, 1.02 MB/s"] * 2
+
+
+def test_a_size_that_one_method_lacks_is_shown_as_such(tmp_path, report):
+    del report.checks[0]["bandwidth"][0]
+    row = cells(section(markdown(report, tmp_path), "Allreduce bandwidth"), "4 B")
+    assert row[1] == "–" and "–" not in row[2:]
 
 
 def test_build_times_are_ratios(tmp_path, report):
@@ -253,9 +293,8 @@ def test_build_times_are_ratios(tmp_path, report):
     assert cells(markdown(report, tmp_path), "spack") == ["spack", "1 min 30 s", "1.25", "all"]
 
 
-def test_a_nasty_message_does_not_break_tables_nor_code(tmp_path, report):
-    failed_build(report)
-    report.stages[1].steps[1].detail = NASTY
+def test_a_nasty_message_breaks_neither_tables_nor_code(tmp_path, report):
+    fail_build(report, NASTY)
     report.versions[NASTY] = NASTY
     text = markdown(report, tmp_path)
     shown = r"rank 1: a \| b<br>\<b>\*\[\`c\`\\" + "\N{REPLACEMENT CHARACTER}"
@@ -267,17 +306,8 @@ def test_a_nasty_message_does_not_break_tables_nor_code(tmp_path, report):
 
 
 def test_a_fence_is_longer_than_the_backticks_within(tmp_path, report):
-    report.checks[0].update(passed=False, failures=["```\n# PASSED"])
+    fail_check(report, 0, "```\n# PASSED")
     assert "\n````text\n```\n# PASSED\n````\n" in markdown(report, tmp_path)
-
-
-def test_absent_keys_are_shown_as_such(tmp_path, report):
-    report.checks = [{}, {"name": "mpirun", "passed": True, "operations": [{}], "bandwidth": [{}]}]
-    text = markdown(report, tmp_path)
-    assert cells(text, "unnamed check")[1:4] == ["**failed**", "–", "–"]
-    # No rank said that it was right.
-    assert "ok" not in cells(text, "unnamed operation")[-1]
-    assert junit(report).get("failures") == "2"
 
 
 # JUnit
@@ -286,11 +316,11 @@ def test_absent_keys_are_shown_as_such(tmp_path, report):
 def test_junit_counts_steps_checks_and_operations(report):
     root = junit(report)
     assert root.tag == "testsuites"
-    # 3 steps; of each launcher itself and 2 operations.
-    assert (root.get("tests"), root.get("failures"), root.get("skipped")) == ("9", "0", "1")
+    # 5 steps; each launcher and its 2 operations
+    assert counts(root) == (11, 0, 1)
     names = [suite.get("name") for suite in root]
-    assert names == ["setup", "build", "smoke: mpirun", "smoke: horovodrun --gloo"]
-    mpirun = root[2]
+    assert names == ["setup", "build", "smoke", "smoke: mpirun", "smoke: horovodrun --gloo"]
+    mpirun = root[3]
     assert [case.get("name") for case in mpirun] == ["mpirun", "allreduce sum", "broadcast"]
     assert float(mpirun.get("time")) == pytest.approx(2.5)
     assert float(mpirun[1].get("time")) == pytest.approx(0.006)
@@ -299,28 +329,19 @@ def test_junit_counts_steps_checks_and_operations(report):
 
 
 def test_junit_names_a_failure_and_its_log(report):
-    report.stages[-1].status = "failed"
-    report.checks[0].update(passed=False, failures=["rank 1 died\nfor good", "rank 0 was waiting"])
-    report.checks[0]["operations"][1]["ok"]["1"] = False
+    failed = fail_check(report, 0, "rank 1 died\nfor good", "rank 0 was waiting")
+    failed["operations"][1]["ok"]["1"] = False
     root = junit(report)
-    assert (root.get("tests"), root.get("failures")) == ("9", "2")
-    whole, allreduce = list(root.iter("failure"))
+    assert counts(root) == (11, 3, 1)
+    step, whole, allreduce = root.iter("failure")
     assert whole.get("message") == "rank 1 died"
     assert whole.text == "rank 1 died\nfor good\nrank 0 was waiting\nlog: /logs/mpirun.txt"
     assert allreduce.get("message") == "rank 1: wrong result in float32 x 1000"
     assert allreduce.text.endswith("log: /logs/mpirun.txt")
 
 
-def test_junit_of_a_failed_build(report):
-    failed_build(report)
-    root = junit(report)
-    assert (root.get("tests"), root.get("failures"), root.get("skipped")) == ("3", "1", "1")
-    (failure,) = root.iter("failure")
-    assert failure.get("message") == "cmake exited with status 1"
-
-
 def test_junit_survives_what_xml_cannot_hold(report):
-    report.checks[0].update(passed=False, failures=[NASTY])
+    fail_build(report, NASTY)
     (failure,) = junit(report).iter("failure")
     assert failure.get("message") == "rank 1: a | b"
     assert "<b>*[`c`\\\N{REPLACEMENT CHARACTER}" in failure.text

@@ -48,12 +48,6 @@ def test_what_was_saved_is_loaded(tmp_path):
     assert RunReport.load(path) == full()
 
 
-def test_whole_seconds_are_seconds(tmp_path):
-    stage = {"name": "build", "status": "ok", "seconds": 3, "steps": []}
-    loaded = RunReport.load(edited(tmp_path / "report.json", stages=[stage]))
-    assert isinstance(loaded.stages[0].seconds, float)
-
-
 def test_a_path_is_saved_as_its_name(tmp_path):
     report = full()
     report.checks[0]["log"] = pathlib.Path("/logs/mpirun")
@@ -61,63 +55,41 @@ def test_a_path_is_saved_as_its_name(tmp_path):
     assert RunReport.load(tmp_path / "report.json").checks[0]["log"] == "/logs/mpirun"
 
 
-@pytest.mark.parametrize("schema", [SCHEMA + 1, None, "1", [1]])
-def test_another_schema_is_refused(tmp_path, schema):
-    path = edited(tmp_path / "report.json", schema=schema)
+@pytest.mark.parametrize(
+    "changes, key",
+    [
+        ({"schema": SCHEMA + 1}, "schema"),
+        ({"schema": None}, "schema"),
+        ({"stages": [{"name": "build", "seconds": "long"}]}, "stages[0].seconds"),
+        ({"stages": [{"name": "build", "status": "fine"}]}, "stages[0]"),
+        ({"stages": [{"status": "ok"}]}, "name"),
+        ({"stages": [7]}, "stages[0]"),
+        ({"versions": []}, "versions"),
+        ({"colour": "red"}, "colour"),
+    ],
+)
+def test_a_key_that_does_not_fit_is_named(tmp_path, changes, key):
+    path = edited(tmp_path / "report.json", **changes)
     with pytest.raises(HvdError) as caught:
         RunReport.load(path)
-    assert str(path) in caught.value.message
-    assert f"schema {schema!r}" in caught.value.message
+    assert str(path) in caught.value.message and key in caught.value.message
     assert "./hvd run" in caught.value.remedy
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b'{"schema": 1', b"\xff\xfe\x00", b"[]", b"{}"])
-def test_a_damaged_file_is_refused(tmp_path, content):
-    path = tmp_path / "report.json"
-    path.write_bytes(content)
-    with pytest.raises(HvdError) as caught:
-        RunReport.load(path)
-    assert str(path) in caught.value.message
-    assert "./hvd run" in caught.value.remedy
-
-
-@pytest.mark.parametrize("length", range(0, 1000, 50))
-def test_a_truncated_file_is_refused(tmp_path, length):
-    path = tmp_path / "report.json"
-    full().save(path)
-    path.write_bytes(path.read_bytes()[:length])
-    with pytest.raises(HvdError, match="valid JSON"):
-        RunReport.load(path)
-
-
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(HvdError, match="report.json: No such file"):
-        RunReport.load(tmp_path / "report.json")
-
-
-STAGE = {"name": "build", "status": "ok", "seconds": 3.0, "steps": []}
 
 
 @pytest.mark.parametrize(
-    "changes, complaint",
-    [
-        ({"stages": [{**STAGE, "seconds": "long"}]}, r"stages\[0\].seconds: 'long' is no float"),
-        ({"stages": [{**STAGE, "status": "fine"}]}, r"stages\[0\].status: .*'fine' is none of"),
-        ({"stages": [{"name": "build"}]}, r"stages\[0\].status: missing"),
-        ({"stages": [7]}, r"stages\[0\]: 7 is no object"),
-        ({"stages": {}}, r"stages: \{\} is no list"),
-        ({"versions": {"Horovod": 28}}, r"versions.Horovod: 28 is no str"),
-        ({"colour": "red"}, r"colour: no such key"),
-    ],
+    "content", [None, b"", b"{", b'{"schema": 1', b"\xff\xfe\x00", b"[]", b"{}"]
 )
-def test_what_does_not_fit_is_named_by_its_key(tmp_path, changes, complaint):
-    path = edited(tmp_path / "report.json", **changes)
-    with pytest.raises(HvdError, match=complaint) as caught:
+def test_a_missing_or_damaged_file_is_named(tmp_path, content):
+    path = tmp_path / "report.json"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(HvdError) as caught:
         RunReport.load(path)
     assert str(path) in caught.value.message
+    assert "./hvd run" in caught.value.remedy
 
 
-def test_an_unknown_status_is_no_status():
+def test_an_unknown_status_is_refused():
     with pytest.raises(ValueError, match="'fine'"):
         Step("py-horovod", "fine")
 

@@ -1,13 +1,13 @@
 """The report of a run: for people, for continuous integration and for programs.
 
-`model` holds what is reported and its file; `verdict` says whether the run passed; `checks`
-reads what the smoke test found; `markdown`, `junit` and `plot` put it into their formats.
+`model` holds the data and their file; `verdict` says what passed and what failed; `checks` reads
+the results of the smoke test; `markdown`, `junit` and `plot` write the formats.
 """
 
 from __future__ import annotations
 
 import pathlib
-from typing import Dict, List, Optional
+from typing import List
 
 from hvd.core.errors import HvdError
 from hvd.core.files import write_atomically
@@ -18,41 +18,29 @@ __all__ = ["RunReport", "write_report"]
 
 
 def write_report(report: RunReport, directory: pathlib.Path) -> List[pathlib.Path]:
-    """Write every form of ``report`` into ``directory``, which is made where it is missing.
+    """Write every form of ``report`` into ``directory``, which is made if it is missing.
 
-    A picture for which there are no data is not written, and one of an earlier run removed.
+    A picture without data is not written, and one of an earlier run removed.
 
     Returns:
-        The files: ``report.md``, ``report.json``, ``junit.xml``, and those of
-        ``bandwidth.png`` and ``timings.png`` that there are.
+        The files: ``report.md``, ``report.json``, ``junit.xml``, ``bandwidth.png`` and
+        ``timings.png``; without the pictures that have no data.
 
     Raises:
         HvdError: a file cannot be written.
     """
-    # The data first: whatever may be wrong with a picture, they are not lost.
+    # The data first: a mistake in a picture must not lose them.
     report.save(directory / "report.json")
     write_atomically(directory / "junit.xml", junit.render(report))
-    pictures = _write_pictures(report, directory)
-    names = [path.name for path in pictures]
-    text = markdown.render(report, directory, names)
-    write_atomically(directory / "report.md", text.encode())
-    return [directory / name for name in ("report.md", "report.json", "junit.xml", *names)]
-
-
-def _write_pictures(report: RunReport, directory: pathlib.Path) -> List[pathlib.Path]:
-    pictures: Dict[str, Optional[bytes]] = {
-        "bandwidth.png": plot.bandwidth(report),
-        "timings.png": plot.timings(report),
-    }
-    written = []
+    pictures = {"bandwidth.png": plot.bandwidth(report), "timings.png": plot.timings(report)}
+    names = [name for name, content in pictures.items() if content]
     for name, content in pictures.items():
-        path = directory / name
-        if content is None:
-            _remove(path)
+        if content:
+            write_atomically(directory / name, content)
         else:
-            write_atomically(path, content)
-            written.append(path)
-    return written
+            _remove(directory / name)
+    write_atomically(directory / "report.md", markdown.render(report, directory, names).encode())
+    return [directory / name for name in ("report.md", "report.json", "junit.xml", *names)]
 
 
 def _remove(path: pathlib.Path) -> None:

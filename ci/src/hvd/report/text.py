@@ -1,4 +1,4 @@
-"""How the report's values are spelled: durations, sizes, and text that others wrote."""
+"""Durations, sizes, and Markdown that shows text from elsewhere as it is."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import Container, Iterable, List, Sequence
 from urllib.parse import quote
 
 _ESCAPE_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-_]")
-# What XML 1.0 cannot hold, not even as a character reference, and no reader wants to see.
+# What XML 1.0 cannot hold, not even as a character reference.
 _UNPRINTABLE = re.compile(r"[^\t\n\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 # An underscore within a word is not markup, and file names are full of them.
 _MARKUP = re.compile(r"[\\`*\[<|~&]|(?<![^\W_])_|_(?![^\W_])")
 
 
 def plain(value: object) -> str:
-    """``value`` as text without terminal escapes and control characters."""
+    """Return ``value`` as text without terminal escapes and control characters."""
     text = _ESCAPE_SEQUENCE.sub("", str(value)).replace("\r\n", "\n").replace("\r", "\n")
     return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 class Markdown(str):
-    """Text that is Markdown already, of a single line; `escape` leaves it alone."""
+    """One line of text that is Markdown already; `escape` leaves it alone."""
 
 
 def escape(value: object) -> Markdown:
-    """``value`` as Markdown that shows just it, fit for a table cell."""
+    """Return ``value`` as one line of Markdown that shows just it, fit for a table cell."""
     if isinstance(value, Markdown):
         return value
     lines = [line.strip() for line in plain(value).strip().splitlines()]
@@ -37,12 +37,12 @@ def escape(value: object) -> Markdown:
 def table(
     header: Sequence[str], rows: Iterable[Sequence[object]], right: Container[str] = ()
 ) -> List[str]:
-    """The lines of a Markdown table.
+    """Return the lines of a Markdown table, and an empty line.
 
     Args:
         header: titles of the columns.
-        rows: their cells; like the titles escaped where they are not `Markdown`.
-        right: titles of the columns to be aligned to the right.
+        rows: the cells; like the titles, they are escaped unless they are `Markdown`.
+        right: titles of the columns to align to the right.
     """
     rule = [Markdown("---:" if title in right else ":---") for title in header]
     cells = [[escape(cell) for cell in row] for row in [header, rule, *rows]]
@@ -50,7 +50,7 @@ def table(
 
 
 def fenced(text: str) -> str:
-    """A code block that holds ``text``, whatever backticks are in it."""
+    """Return a code block that holds ``text``, whatever backticks are in it."""
     text = plain(text).rstrip("\n")
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
@@ -58,28 +58,28 @@ def fenced(text: str) -> str:
 
 
 def code(text: str) -> Markdown:
-    """``text`` as code within a line; escaped where it has backticks of its own."""
+    """Return ``text`` as code within a line; only escaped if it has backticks of its own."""
     text = " ".join(plain(text).split())
     return escape(text) if "`" in text else Markdown(f"`{text}`")
 
 
 def link(path: str, directory: pathlib.Path, text: str = "") -> Markdown:
-    """A Markdown link to ``path``, as `relative` gives it.
+    """Return a Markdown link to ``path``.
 
     Args:
         path: absolute, or relative to ``directory``.
-        directory: where the report is.
-        text: what to show; the path where empty.
+        directory: where the page with the link is.
+        text: what to show; by default the path.
     """
-    shown = relative(path, directory)
-    return Markdown(f"[{escape(text or shown)}]({quote(shown)})")
+    target = relative(path, directory)
+    return Markdown(f"[{escape(text or target)}]({quote(target)})")
 
 
 def relative(path: str, directory: pathlib.Path) -> str:
-    """``path`` as seen from ``directory``, or absolute where that is far away.
+    """Return ``path`` as seen from ``directory``, or absolute if it is far away.
 
-    Not far are logs and reports below one directory, such as ``.hvd/logs/local-hvd`` and
-    ``.hvd/reports/local-hvd``: they can be archived together and the links go on to work.
+    Logs and reports below one directory, such as ``.hvd/logs/local-hvd`` and
+    ``.hvd/reports/local-hvd``, are near: links between them work in an archive of both.
     """
     base = os.path.abspath(directory)
     whole = os.path.join(base, path)
@@ -89,7 +89,7 @@ def relative(path: str, directory: pathlib.Path) -> str:
 
 
 def duration(seconds: float) -> str:
-    """``seconds`` with a unit that fits, such as ``85.0 µs``, ``1.20 s`` or ``12 min 03 s``."""
+    """Return ``seconds`` in a fitting unit, such as ``85.0 µs``, ``1.20 s`` or ``12 min 03 s``."""
     if seconds < 59.95:
         for unit, factor in (("µs", 1e6), ("ms", 1e3)):
             if seconds * factor < 999.5:
@@ -102,7 +102,7 @@ def duration(seconds: float) -> str:
 
 
 def figures(number: float) -> str:
-    """A positive ``number`` with three significant digits, or all before the point."""
+    """Return a positive ``number`` with three significant digits, or all before the point."""
     if number == 0:
         return "0"
     # Rounded first: 9.996 is 10.0.
@@ -111,7 +111,7 @@ def figures(number: float) -> str:
 
 
 def size(count: float) -> str:
-    """``count`` bytes with a binary unit, such as ``64 B`` or ``1.5 MiB``."""
+    """Return ``count`` bytes with a binary unit, such as ``64 B`` or ``1.5 MiB``."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024:
             return f"{count:.4g} {unit}"
@@ -120,5 +120,5 @@ def size(count: float) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """``count`` and ``noun``, such as ``1 check`` or ``2 checks``."""
+    """Return ``count`` and ``noun``, such as ``1 check`` or ``2 checks``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,78 +1,111 @@
-"""Whether a run passed, and what is to blame where it did not."""
+"""The outcome of a run: what passed, what failed and why, in order."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import List, Optional
+from typing import Iterator, List, Optional, Sequence, Tuple
 
-from hvd.core.steps import Stage
+from hvd.core.steps import Stage, Step
 from hvd.report import checks
 from hvd.report.model import RunReport
 from hvd.report.text import duration, plural
 
 
 @dataclasses.dataclass(frozen=True)
-class Problem:
-    """Something that failed.
+class Case:
+    """A step, a check, an operation of a check, or a stage without steps.
 
     Args:
-        where: such as ``build: py-horovod`` or ``smoke: mpirun``.
-        messages: what is wrong, the cause first; at least one.
-        log: the log that says more, if there is one.
+        suite: the stage, and within it the check: ``("build",)`` or ``("smoke", "mpirun")``.
+        name: name of the step, check, operation or stage.
+        seconds: wall time; the cases of a suite add up to the time of the suite.
+        failures: why it failed, the cause first; empty if it did not fail.
+        skipped: why it was skipped; None if it was not.
+        log: its log, if there is one.
+        part: the case of a check names the failure as well.
     """
 
-    where: str
-    messages: List[str]
+    suite: Tuple[str, ...]
+    name: str
+    seconds: float = 0.0
+    failures: Sequence[str] = ()
+    skipped: Optional[str] = None
     log: Optional[str] = None
+    part: bool = False
+
+    @property
+    def where(self) -> str:
+        """``build: py-horovod``, ``smoke: mpirun`` or, for a stage, ``build``."""
+        return ": ".join(checks.unique([*self.suite, self.name]))
 
 
-def problems(report: RunReport) -> List[Problem]:
-    """Everything that failed, in the order of the run; empty if the run passed.
-
-    A step that failed in a stage that went on without it is no problem.
-    """
-    failed = [check for check in report.checks if not checks.passed(check)]
-    found = [
-        problem
-        for stage in report.stages
-        if stage.status == "failed" and not (stage.name == "smoke" and failed)
-        for problem in _of_stage(stage)
-    ]
-    found += [
-        Problem(f"smoke: {checks.name(check)}", checks.failures(check), check.get("log"))
-        for check in failed
-    ]
-    if not found and not report.stages and not report.checks:
-        found = [Problem("run", ["nothing was run"])]
-    return found
+def cases(report: RunReport) -> Iterator[Case]:
+    """Yield the cases of a run in its order."""
+    for stage in report.stages:
+        yield from _of_stage(stage, report)
+    for check in report.checks:
+        yield from _of_check(check)
+    if not report.stages and not report.checks:
+        yield Case(("run",), "run", failures=["nothing was run"])
 
 
-def _of_stage(stage: Stage) -> List[Problem]:
-    steps = [step for step in stage.steps if step.status == "failed"]
-    if not steps:
-        return [Problem(stage.name, ["the stage failed, but none of its steps did"])]
-    return [
-        Problem(f"{stage.name}: {step.name}", [step.detail or "no reason given"], step.log)
-        for step in steps
-    ]
+def problems(report: RunReport) -> List[Case]:
+    """Return the cases that failed, each failure once; empty if the run passed."""
+    return [case for case in cases(report) if case.failures and not case.part]
+
+
+def _of_stage(stage: Stage, report: RunReport) -> Iterator[Case]:
+    failed_checks = {check["name"] for check in report.checks if check["failures"]}
+    for step in stage.steps:
+        part = stage.name == "smoke" and step.name in failed_checks
+        yield _of_step(step, stage, part)
+    failures = []
+    if stage.status == "failed" and not any(step.status == "failed" for step in stage.steps):
+        failures = ["the stage failed, but none of its steps did"]
+    if failures or not stage.steps:
+        yield Case((stage.name,), stage.name, stage.seconds, failures)
+
+
+def _of_step(step: Step, stage: Stage, part: bool) -> Case:
+    failures, skipped = [], None
+    if step.status == "skipped":
+        skipped = step.detail
+    elif step.status == "failed" and stage.status == "failed":
+        failures = [step.detail or "no reason given"]
+    elif step.status == "failed":
+        skipped = f"failed, and the stage went on without it: {step.detail}"
+    return Case((stage.name,), step.name, step.seconds, failures, skipped, step.log, part)
+
+
+def _of_check(check: checks.Check) -> Iterator[Case]:
+    suite = ("smoke", check["name"])
+    operations = checks.operations(check).values()
+    spent = {each.name: each.slowest[1] if each.slowest else 0.0 for each in operations}
+    rest = max(0.0, check["seconds"] - sum(spent.values()))
+    yield Case(suite, check["name"], rest, check["failures"], log=check["log"])
+    for each in operations:
+        failures = [
+            f"rank {rank}: {' in '.join(filter(None, [kind, ', '.join(filter(None, cases))]))}"
+            for kind, by_rank in each.faults.items()
+            for rank, cases in by_rank.items()
+        ]
+        log = check["log"] if failures else None
+        yield Case(suite, each.name, spent[each.name], failures, log=log, part=True)
 
 
 def sentence(report: RunReport) -> str:
-    """The outcome in one sentence, for a person."""
+    """Return the outcome in one sentence."""
     found = problems(report)
     if found:
-        first = found[0]
-        others = sum(len(problem.messages) for problem in found) - 1
+        cause = found[0].failures[0].strip().partition("\n")[0]
+        others = sum(len(problem.failures) for problem in found) - 1
         more = f" (and {plural(others, 'more failure')}, below)" if others else ""
-        cause = first.messages[0].strip().partition("\n")[0]
-        return f"{first.where} failed: {cause}{more}"
+        return f"{found[0].where} failed: {cause}{more}"
     took = duration(sum(stage.seconds for stage in report.stages))
     what = ", ".join(report.specs) or report.environment
     if not report.checks:
-        done = ", ".join(stage.name for stage in report.stages if stage.status != "skipped")
+        done = ", ".join(stage.name for stage in report.stages)
         return f"{what} went through {done} in {took}; no smoke test was run."
-    return f"{what} passed {_every(len(report.checks))} of the smoke test in {took}."
-
-
-def _every(count: int) -> str:
-    return f"all {count} checks" if count > 1 else "the only check"
+    count = len(report.checks)
+    every = f"all {count} checks" if count > 1 else "the only check"
+    return f"{what} passed {every} of the smoke test in {took}."
