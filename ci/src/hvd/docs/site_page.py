@@ -1,11 +1,10 @@
-"""The pages of the sites and the README's table of environments: made of what the files say."""
+"""The generated parts of the README and of the sites' pages."""
 
 from __future__ import annotations
 
 import pathlib
 import re
-import shlex
-from typing import Dict, List, Mapping, Tuple
+from typing import Dict, List, Mapping
 
 from hvd.core import paths
 from hvd.core.errors import HvdError
@@ -13,11 +12,12 @@ from hvd.core.files import write_atomically
 from hvd.launch import batch
 from hvd.launch.request import Request
 from hvd.model import environment, site
+from hvd.model.environment import Environment
 from hvd.model.site import Site
-from hvd.report.text import Markdown, escape, table
+from hvd.report import templates
 from hvd.solve import dag_table, site_check
 
-#: What stands before and behind the part of a file that is made.
+#: The lines before and after the generated part of a file.
 BEGIN = "<!-- made by ./hvd docs -->"
 END = "<!-- end -->"
 README = paths.ROOT / "README.md"
@@ -25,45 +25,38 @@ PAGES = paths.ROOT / "docs" / "sites"
 #: The site of any machine, which has no page.
 LOCAL = "local"
 
-_MPIS = ("cray-mpich", "spectrum-mpi", "openmpi", "mpich", "intel-mpi", "intel-oneapi-mpi")
+_MPIS = {
+    name: name
+    for name in ("cray-mpich", "spectrum-mpi", "openmpi", "mpich", "intel-mpi", "intel-oneapi-mpi")
+}
 _FRAMEWORKS = {"py-torch": "PyTorch", "py-tensorflow": "TensorFlow"}
 
 
-def files() -> Dict[pathlib.Path, str]:
-    """Every file with a part that is made, with its whole content as it should be.
-
-    Raises:
-        HvdError: a file has no place for that part.
-    """
-    pages = {PAGES / f"{name}.md": page(site.load(name)) for name in _names()}
-    made = {README: environments(), **pages}
-    return {path: put(path, text) for path, text in made.items()}
-
-
 def write(check: bool) -> List[pathlib.Path]:
-    """Write what is not as it should be, or with ``check`` refuse it.
+    """Write the README and the pages of the sites, or with ``check`` refuse stale ones.
 
     Returns:
         The files that were written.
 
     Raises:
-        HvdError: with ``check``, a file is not up to date.
+        HvdError: with ``check``, a file is out of date; or one has no generated part.
     """
-    made = files().items()
-    stale = {path: text.encode() for path, text in made if path.read_text() != text}
+    pages = {PAGES / f"{name}.md": page(site.load(name)) for name in _names()}
+    made = {path: put(path, text) for path, text in {README: environments(), **pages}.items()}
+    stale = {path: text.encode() for path, text in made.items() if path.read_text() != text}
     return bring_up_to_date(stale, check, "the environments say", "./hvd docs")
 
 
 def bring_up_to_date(
     stale: Mapping[pathlib.Path, bytes], check: bool, source: str, command: str
 ) -> List[pathlib.Path]:
-    """Write files that are not as they should be, or with ``check`` refuse them.
+    """Write files that are out of date, or with ``check`` refuse them.
 
     Args:
-        stale: the files, and what they should be.
+        stale: the files and their new content.
         check: write nothing.
-        source: what they are made of, and "say" or "says".
-        command: what makes them.
+        source: what they are made from, and "say" or "says".
+        command: the command that writes them.
 
     Raises:
         HvdError: with ``check``, there is one.
@@ -76,121 +69,60 @@ def bring_up_to_date(
     return list(stale)
 
 
-def environments() -> str:
-    """The README's table."""
-    rows = [_row(name) for name in environment.names()]
-    return "\n".join(table(["Environment", "Machine", "MPI", "Frameworks", "GPU", "State"], rows))
-
-
-def page(machine: Site) -> str:
-    """The part of a site's page that is made."""
-    status = machine.status
-    state = f"{status.state} since {status.since}" if status.since else status.state
-    moved = [f"[{name}]({name}.md)" for name in status.successors]
-    lines = [f"{machine.center}; {state}{'; now ' if moved else ''}{', '.join(moved)}.", ""]
-    lines += ["## Nodes", "", *_nodes(machine)]
-    lines += ["## What the site provides", "", *_provided(machine)]
-    for name in machine.environments:
-        lines += [f"## `{name}`", "", *_commands(machine, name)]
-    if machine.pitfalls:
-        lines += ["## Pitfalls", ""]
-        lines += [f"- {escape(p.text)} ({escape('; '.join(p.source))})" for p in machine.pitfalls]
-        lines += [""]
-    lines += ["## Sources", "", *(f"- {escape(text)}" for text in machine.sources.values())]
-    return "\n".join(lines) + "\n"
-
-
-def _names() -> List[str]:
-    return [name for name in site.names() if name != LOCAL]
-
-
 def put(path: pathlib.Path, made: str, begin: str = BEGIN) -> str:
-    """The content of the file ``path`` with ``made`` in its place, between ``begin`` and `END`.
+    """Return the content of the file ``path`` with ``made`` between ``begin`` and `END`.
 
     Raises:
-        HvdError: the file has no such place.
+        HvdError: the file has no such lines.
     """
     text = path.read_text() if path.exists() else ""
     before, found, rest = text.partition(begin)
     _, end, after = rest.partition(END)
     if not found or not end:
         raise HvdError(
-            f"{paths.shorten(path)} has no place for what is made",
+            f"{paths.shorten(path)} has no place for its generated part",
             f"add the two lines '{begin}' and '{END}' to it",
         )
     return f"{before}{begin}\n{made}{END}{after}"
 
 
-def _row(name: str) -> Tuple[object, ...]:
-    chosen = environment.load(name)
-    machine = site.of(name)
-    use = machine.environments[name]
-    if not chosen.site:
-        link = f"`{name}`"
-        gpu, where = "–", "any Linux machine"
-        return Markdown(link), where, "the machine's", ", ".join(chosen.frameworks), gpu, "live"
-    versions = _versions(chosen)
-    mpi = [f"{package} {versions[package]}" for package in _MPIS if package in versions]
-    frameworks = [f"{_FRAMEWORKS[p]} {versions[p]}" for p in _FRAMEWORKS if p in versions]
-    gpu = machine.partitions[use.partition].gpu
-    operations = "" if use.operations == "cpu" else f", {use.operations.upper()}"
-    return (
-        Markdown(f"[`{name}`](docs/sites/{machine.name}.md)"),
-        f"{machine.center} {machine.name}",
-        ", ".join(mpi),
-        ", ".join(frameworks),
-        f"{gpu}{operations}" if gpu else "–",
-        machine.status.state,
+def environments() -> str:
+    """Return the README's table of environments."""
+    return templates.render(
+        "docs/environments.md.j2",
+        environments=[environment.load(name) for name in environment.names()],
+        site_of=site.of,
+        versions=_versions,
+        mpis=_MPIS,
+        frameworks=_FRAMEWORKS,
     )
 
 
-def _versions(chosen: environment.Environment) -> Dict[str, str]:
-    """Package to version, from the solution that is kept."""
+def _versions(chosen: Environment, titles: Mapping[str, str]) -> str:
+    """Return the versions of the packages in ``titles`` that the kept solution has."""
     text = dag_table.file(chosen).read_text()
-    return dict(re.findall(r"^\| ([a-z][\w-]*) \| (\S+) \|", text, re.MULTILINE))
+    found: Dict[str, str] = dict(re.findall(r"^\| ([a-z][\w-]*) \| (\S+) \|", text, re.MULTILINE))
+    return ", ".join(f"{titles[name]} {found[name]}" for name in titles if name in found)
 
 
-def _nodes(machine: Site) -> List[str]:
-    rows = [
-        (
-            p.name,
-            f"{p.gpus} {p.gpu}" if p.gpus else "–",
-            p.cores or "",
-            f"{p.memory_gb} GB" if p.memory_gb else "",
+def page(machine: Site) -> str:
+    """Return the generated part of a site's page."""
+
+    def allocation(name: str) -> str:
+        partition = machine.partitions[machine.environments[name].partition]
+        return batch.allocation(
+            Request(machine, name, partition, 2, 1, machine.launcher, time="0:10:00")
         )
-        for p in machine.partitions.values()
-    ]
-    return table(["Partition", "GPUs", "Cores", "Memory"], rows)
+
+    return templates.render(
+        "docs/site.md.j2",
+        site=machine,
+        externals=site_check.externals(site_check.file(machine.name)),
+        environment=environment.load,
+        root=lambda chosen: next(s for s in chosen.specs if s.startswith(environment.HOROVOD)),
+        allocation=allocation,
+    )
 
 
-def _provided(machine: Site) -> List[str]:
-    rows = [
-        (package, version, prefix, " ".join(modules))
-        for package, externals in site_check.externals(site_check.file(machine.name)).items()
-        for version, prefix, modules in externals
-    ]
-    return table(["Package", "Version", "Prefix", "Modules"], rows)
-
-
-def _commands(machine: Site, name: str) -> List[str]:
-    """From a login node to two ranks on two nodes."""
-    use = machine.environments[name]
-    partition = machine.partitions[use.partition]
-    request = Request(machine, name, partition, 2, 1, machine.launcher, time="0:10:00")
-    chosen = environment.load(name)
-    spec = next(text for text in chosen.specs if text.startswith(environment.HOROVOD))
-    framework = "torch" if "pytorch" in chosen.frameworks else "tensorflow"
-    program = f"python packages/py_horovod/test/allreduce.py {framework}"
-    shape = "--nodes 2 --ranks-per-node 1"
-    lines = [f"    {spec}", "", "[What it becomes](../../environments/" + name + "/dag.md).", ""]
-    lines += ["```console"]
-    lines += [f"$ module load {' '.join(load)}" for load in use.build]
-    lines += [f"$ ./hvd build {name}"]
-    if machine.interactive and machine.interactive.gpus:
-        lines += [f"$ {batch.allocation(request)}"]
-        lines += [f"$ . {shlex.quote('.hvd/setup-env.sh')}; spack env activate {name}"]
-        lines += [f"$ ./hvd launch {name} {shape} --run -- {program}"]
-    else:
-        lines += [f"$ ./hvd launch {name} {shape} --time 0:10:00 --batch -- {program} > job.sh"]
-        lines += [f"$ {'bsub' if machine.scheduler == 'lsf' else 'sbatch'} job.sh"]
-    return [*lines, "```", ""]
+def _names() -> List[str]:
+    return [name for name in site.names() if name != LOCAL]
