@@ -1,5 +1,5 @@
-"""``./hvd bench``: how long things take, as ratios to what they are compared with.
+"""``./hvd bench``: wall times, and their ratios to those of a reference.
 
-Each part measures everything it compares in one run, and keeps it in ``docs/performance``;
-``docs/performance.md`` is made of that.
+Each part measures everything that it compares in one run and keeps the results in
+``docs/performance``, from which ``docs/performance.md`` is made.
 """

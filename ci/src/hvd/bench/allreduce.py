@@ -1,11 +1,11 @@
-"""How long an allreduce takes: Horovod beside mpi4py and PyTorch, by message size and ranks."""
+"""Wall times of allreduces by message size and ranks: Horovod, mpi4py and PyTorch."""
 
 from __future__ import annotations
 
 import json
 import pathlib
 import shutil
-from typing import Dict, List, Tuple
+from typing import List, Tuple
 
 from hvd.bench.result import Part, Row
 from hvd.build import pipeline
@@ -19,7 +19,7 @@ from hvd.smoke.launch import LAUNCHERS, Launcher, Target, environment, find_prog
 
 PROGRAM = pathlib.Path(__file__).with_name("program_allreduce.py")
 RANKS = (1, 2, 4, 8)
-#: Horovod's controller, and what it is compared with in the same processes.
+#: Horovod's controller, and its reference in the same processes.
 PEERS = {"mpi": "mpi4py", "gloo": "torch.distributed, Gloo"}
 #: Horovod's row for each of its controllers.
 OURS = {"mpi": "Horovod, MPI", "gloo": "Horovod, Gloo"}
@@ -28,12 +28,10 @@ _TIMEOUT = 600.0
 
 
 def run(subject: Environment, options: Options, ranks: Tuple[int, ...] = RANKS) -> Part:
-    """Time allreduces of the built environment, on each number of ``ranks``.
-
-    It is built first, where it is not.
+    """Time allreduces of an environment on each number of ``ranks``; build it first if needed.
 
     Raises:
-        StageFailed: it could not be built, or a launch failed.
+        StageFailed: the build or a launch failed.
     """
     done = pipeline.run(subject, options, last="build")
     found = built.find(subject.name, done.engine)
@@ -47,8 +45,8 @@ def run(subject: Environment, options: Options, ranks: Tuple[int, ...] = RANKS) 
     with current.stage("smoke"):
         if "pytorch" not in found.frameworks:
             raise HvdError(
-                f"{subject.name} has no PyTorch, with whose tensors it is timed",
-                "bench an environment that has: ./hvd bench local-hvd",
+                f"{subject.name} has no PyTorch, which the benchmark needs",
+                "use an environment that has it: ./hvd bench local-hvd",
             )
         for count in ranks:
             for launcher in _launchers(found.controllers):
@@ -59,7 +57,7 @@ def run(subject: Environment, options: Options, ranks: Tuple[int, ...] = RANKS) 
 
 
 def _launchers(controllers: Tuple[str, ...]) -> List[Launcher]:
-    """One for each controller, with nothing but it."""
+    """Return the plain launcher of each of ``controllers``."""
     plain = [each for each in LAUNCHERS if each.device == "cpu" and not each.operations]
     first = {each.controller: each for each in reversed(plain)}
     return [first[name] for name in PEERS if name in controllers]
@@ -68,10 +66,10 @@ def _launchers(controllers: Tuple[str, ...]) -> List[Launcher]:
 def launch(
     launcher: Launcher, target: Target, out: pathlib.Path, ranks: int, log: pathlib.Path
 ) -> List[Row]:
-    """Run the program on ``ranks`` ranks.
+    """Run the program on ``ranks`` ranks and return its rows.
 
     Raises:
-        HvdError: it failed, or lasted longer than it may.
+        HvdError: it failed or timed out.
     """
     stamp.clear(out)
     out.mkdir(parents=True)
@@ -82,10 +80,15 @@ def launch(
 
 
 def rows(controller: str, out: pathlib.Path, ranks: int) -> List[Row]:
-    """What the ranks recorded in ``out``: of each allreduce the time of the slowest rank.
+    """Return a row for each method and size, with the times of the slowest rank.
+
+    Args:
+        controller: Horovod's.
+        out: directory with the records of the ranks.
+        ranks: number of ranks.
 
     Raises:
-        HvdError: a rank has recorded nothing.
+        HvdError: a rank left no record.
     """
     names = {"horovod": OURS[controller], "peer": PEERS[controller]}
     records = []
@@ -93,14 +96,14 @@ def rows(controller: str, out: pathlib.Path, ranks: int) -> List[Row]:
         path = out / f"rank-{rank}.json"
         if not path.exists():
             raise HvdError(f"rank {rank} recorded nothing in {paths.shorten(out)}")
-        records.append(json.loads(path.read_text()))
-    merged: Dict[Tuple[str, int], List[float]] = {}
-    for method, size, _ in records[0]:
-        merged[method, size] = []
-    for method, size in merged:
-        each = [s for record in records for m, b, s in record if (m, b) == (method, size)]
-        merged[method, size] = [max(times) for times in zip(*each)]
+        found = json.loads(path.read_text())
+        records.append({(method, size): seconds for method, size, seconds in found})
     return [
-        Row(names[method], seconds, ranks=ranks, bytes=size)
-        for (method, size), seconds in merged.items()
+        Row(
+            names[method],
+            [max(times) for times in zip(*(record[method, size] for record in records))],
+            ranks=ranks,
+            bytes=size,
+        )
+        for method, size in records[0]
     ]

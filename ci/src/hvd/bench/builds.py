@@ -1,13 +1,12 @@
-"""How long builds take, all in one run: plain pip, the pip engine, Spack, and a binary cache."""
+"""Wall times of builds: plain pip, the pip engine, Spack, and a binary cache."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-import time
-from typing import Callable, List
+from typing import List
 
-from hvd.bench.result import Part, Row
+from hvd.bench.result import Part, Row, timed
 from hvd.build.engine_pip import PipEngine
 from hvd.build.engine_spack import SpackEngine
 from hvd.build.pipeline import Options
@@ -18,9 +17,9 @@ from hvd.host import machine
 from hvd.model.environment import HOROVOD, Environment
 from hvd.report import RunReport, write_report
 
-#: What the others are compared with.
+#: The row that the others are compared with.
 REFERENCE = "plain pip"
-#: What is built, and what its time consists of.
+#: The rows, and what their times consist of.
 NOTES = {
     REFERENCE: "pip install of the patched source tree with the same flags",
     "hvd pip": "unpack, patch, virtual environment, pip install",
@@ -32,14 +31,14 @@ NOTES = {
 def run(environment: Environment, options: Options, repeat: int = 1) -> Part:
     """Build ``environment`` in each way, ``repeat`` times in turn, and report the times.
 
-    The baseline is ``pip install`` of the patched source tree (the released one does not
-    compile with today's PyTorch) with the same flags into the same kind of virtual environment.
+    The reference is ``pip install`` of the patched source tree (the released one does not
+    compile with current versions of PyTorch) with the same flags into a virtual environment.
 
     Raises:
         StageFailed: a build failed.
     """
     process.adopt_orphans()
-    # Horovod's CMake takes a ccache where it finds one, and Spack hides it from a build
+    # Horovod's CMake uses ccache if it finds one; Spack hides it from a build
     # https://github.com/horovod/horovod/blob/v0.28.1/CMakeLists.txt
     os.environ["CCACHE_DISABLE"] = "1"
     common = {"python": options.python, "jobs": options.jobs, "fresh": True}
@@ -71,49 +70,41 @@ def run(environment: Environment, options: Options, repeat: int = 1) -> Part:
 
 
 def _once(run: Run, pip: PipEngine, spack: SpackEngine) -> List[float]:
-    """Seconds of each build of `NOTES`."""
-    times = [_plain(run, pip), _timed(lambda: pip.build(run))]
+    """Build in each way; return the seconds in the order of `NOTES`."""
+    times = [_plain(run, pip), timed(pip.build, run)]
     spack.build(run)
-    # its last step: uninstalling and listing sources are no part of an installation
+    # only the last step: the others uninstall, and list sources
     times.append(run.stages[-1].steps[-1].seconds)
     with tempfile.TemporaryDirectory(prefix="hvd-") as scratch:
-        # signatures take milliseconds, and a key that signs would have to be made
+        # unsigned: signatures take milliseconds, and would need a key
         subject = cache.named(scratch, unsigned=True)
         with run.step("spack buildcache push") as task:
             transfer.push(spack.spack, spack.environment, subject, "", task)
         with run.step(f"spack uninstall {HOROVOD}") as task:
             arguments = ("uninstall", "--yes-to-all", "--force", HOROVOD)
             spack.spack.run("-e", spack.environment.directory, *arguments, log=task.log)
-        begin = time.monotonic()
-        transfer.install(spack.spack, spack.environment, spack.solution(), subject, run)
-        times.append(time.monotonic() - begin)
+        installed = (spack.spack, spack.environment, spack.solution(), subject, run)
+        times.append(timed(transfer.install, *installed))
     return times
 
 
 def _plain(run: Run, pip: PipEngine) -> float:
-    """Seconds of a plain ``pip install`` into a fresh virtual environment."""
+    """Return the seconds of a plain ``pip install`` into a new virtual environment."""
     stamp.clear(pip.directory)
     with run.step("plain pip install") as task:
         source, flags = pip.prepare(task.log)
-        seconds = _timed(lambda: pip.pip_install(source, flags, task.log))
+        seconds = timed(pip.pip_install, source, flags, task.log)
         task.say(f"{seconds:.1f} s in pip itself")
     return seconds
 
 
-def _timed(work: Callable[[], object]) -> float:
-    begin = time.monotonic()
-    work()
-    return time.monotonic() - begin
-
-
 def _report(run: Run, part: Part, environment: Environment) -> None:
-    """The report of this run, as any other leaves one."""
-    where = {"subject": environment.name}
+    """Write the report of this run."""
     rows = [
         {
             "engine": row.name,
             "seconds": row.median,
-            "ratio": part.ratio(row.name, REFERENCE, **where),
+            "ratio": part.ratio(row.name, REFERENCE, subject=row.subject),
             "note": row.note,
         }
         for row in part.rows

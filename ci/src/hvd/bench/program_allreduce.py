@@ -1,11 +1,11 @@
-"""What every rank of the benchmark runs, under the Python of PyTorch.
+"""The benchmark of allreduces that every rank runs, under the Python of PyTorch.
 
     mpirun -np 2 python program_allreduce.py mpi DIR
 
-Times a sum over float32 by Horovod and by what it is compared with, in turn, in the same
-processes: mpi4py where MPI is Horovod's controller, and torch.distributed over Gloo where Gloo
-is.  Each rank leaves ``rank-R.json`` in DIR: a list of method, bytes per rank, and the wall time
-of each repetition in seconds.
+Times a sum of float32 by Horovod and by a reference, in turn, in the same processes.  The
+reference is mpi4py if MPI is Horovod's controller, and torch.distributed over Gloo if Gloo is.
+Each rank writes ``rank-R.json`` in DIR: a list of method, bytes per rank, and the wall time of
+each repetition in seconds.
 """
 
 import json

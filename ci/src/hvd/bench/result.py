@@ -1,4 +1,4 @@
-"""What a part of the benchmark measured, and the file it is kept in."""
+"""The results of the benchmark and their files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import dataclasses
 import pathlib
 import statistics
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional
+
+import cattrs
 
 from hvd.core import schema
 from hvd.core.paths import ROOT
@@ -22,15 +24,15 @@ PARTS = ("builds", "solves", "allreduce")
 
 @dataclasses.dataclass
 class Row:
-    """One thing that was timed.
+    """The times of one thing.
 
     Args:
-        name: what was timed, such as ``plain pip``; what it is compared with is another row of
-            the same subject, ranks and bytes.
-        seconds: wall time of each repetition, in seconds; empty where it failed.
-        subject: what it was timed for, such as the name of an environment.
-        ranks: how many there were; 0 where there are none.
-        bytes: what each rank contributed; 0 where nothing.
+        name: what was timed, such as ``plain pip``; its reference is another row of the same
+            subject, ranks and bytes.
+        seconds: wall time of each repetition, in seconds; empty if it failed.
+        subject: for example the name of an environment.
+        ranks: number of ranks; 0 if there are none.
+        bytes: bytes that each rank contributed; 0 if none.
         note: what it consists of, or why it failed.
     """
 
@@ -42,8 +44,9 @@ class Row:
     note: str = ""
 
     @property
-    def median(self) -> float:
-        return statistics.median(self.seconds)
+    def median(self) -> Optional[float]:
+        """The median of the repetitions; None if it failed."""
+        return statistics.median(self.seconds) if self.seconds else None
 
 
 @dataclasses.dataclass
@@ -57,53 +60,51 @@ class Part:
     date: str = dataclasses.field(default_factory=lambda: time.strftime("%Y-%m-%d", time.gmtime()))
 
     def find(self, name: str, subject: str = "", ranks: int = 0, bytes: int = 0) -> Optional[Row]:
-        """The row of that name, subject, ranks and bytes; None where it was not measured."""
+        """Return the row of that name, subject, ranks and bytes; None if there is none."""
         key = (name, subject, ranks, bytes)
-        for row in self.rows:
-            if (row.name, row.subject, row.ranks, row.bytes) == key and row.seconds:
-                return row
-        return None
+        rows = (r for r in self.rows if (r.name, r.subject, r.ranks, r.bytes) == key)
+        return next(rows, None)
 
     def ratio(self, name: str, to: str, **where: Any) -> Optional[float]:
-        """Median of ``name`` over that of ``to``; None where one of them was not measured."""
+        """Return the median of ``name`` over that of ``to``; None if one was not measured."""
         ours, theirs = self.find(name, **where), self.find(to, **where)
-        return ours.median / theirs.median if ours and theirs else None
+        if not (ours and ours.seconds and theirs and theirs.seconds):
+            return None
+        return ours.median / theirs.median
+
+
+def timed(work: Callable[..., object], *arguments: Any, **options: Any) -> float:
+    """Call ``work`` with ``arguments`` and ``options``; return its wall time in seconds."""
+    begin = time.monotonic()
+    work(*arguments, **options)
+    return time.monotonic() - begin
 
 
 def file(name: str) -> pathlib.Path:
-    """Where the part ``name`` is kept."""
+    """Return the file that keeps the part ``name``."""
     return DIRECTORY / f"{name}.json"
 
 
 def save(part: Part) -> pathlib.Path:
-    """Keep ``part``, whole or not at all.
+    """Write ``part`` to its file, and return the file.
 
     Raises:
-        HvdError: it cannot be written, or is not as it should be.
+        HvdError: it cannot be written, or does not match the schema.
     """
-    path = file(part.name)
     data = {"format": FORMAT, **dataclasses.asdict(part)}
     for row in data["rows"]:
-        # more digits than that are noise
+        # more digits are noise
         row["seconds"] = [float(f"{seconds:.4g}") for seconds in row["seconds"]]
-    schema.save_record(path, data, SCHEMA)
-    return path
-
-
-def load(name: str) -> Optional[Part]:
-    """The part ``name``; None where it was never measured.
-
-    Raises:
-        HvdError: its file is damaged, or not as it should be; names the key.
-    """
-    path = file(name)
-    if not path.exists():
-        return None
-    data = schema.load_record(path, SCHEMA)
-    data.pop("format")
-    return Part(**{**data, "rows": [Row(**row) for row in data["rows"]]})
+    schema.save_record(file(part.name), data, SCHEMA)
+    return file(part.name)
 
 
 def load_all() -> List[Part]:
-    """The parts that were measured, in the order of the page."""
-    return [part for part in map(load, PARTS) if part]
+    """Read the parts that were measured, in the order of the page.
+
+    Raises:
+        HvdError: a file does not match the schema; names the key.
+    """
+    files = [file(name) for name in PARTS]
+    records = [schema.load_record(path, SCHEMA) for path in files if path.exists()]
+    return [cattrs.structure(record, Part) for record in records]

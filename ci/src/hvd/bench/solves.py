@@ -1,15 +1,14 @@
-"""How long environments take to concretize, and Spack's own recipe beside them."""
+"""Wall times of concretization: the environments, and Spack's own recipe."""
 
 from __future__ import annotations
 
 import dataclasses
 import shutil
-import time
 from typing import Any, Dict, List, Mapping
 
 import yaml
 
-from hvd.bench.result import Part, Row
+from hvd.bench.result import Part, Row, timed
 from hvd.build import solve_all
 from hvd.build.engine_spack import SpackEngine
 from hvd.build.pipeline import Options
@@ -23,21 +22,21 @@ from hvd.solve.spack import UNCACHED, Spack, has_compiler
 
 OURS = "hvd"
 BUILTIN = "builtin"
-#: The row of several environments, whose subject is their number.
+#: The row of several environments at a time; its subject is their number.
 TOGETHER = "together"
-#: Seconds that one solve of builtin's may take.
+#: Time limit of a solve of builtin's recipe, in seconds.
 _TIMEOUT = 600
-#: What is solved first, so that Spack's caches are there.
+#: Solved first, to fill Spack's caches.
 _WARM_UP = "gmake"
 
 
 def run(names: List[str], options: Options, repeat: int = 1) -> Part:
-    """Solve each of the environments ``names`` ``repeat`` times, then builtin's nearest spec.
+    """Solve each environment and builtin's nearest spec ``repeat`` times.
 
-    Then all of them at a time as ``./hvd concretize`` does, the first 1, 2, 4, ... of them.
+    Then solve the first 1, 2, 4, ... environments at a time, as ``./hvd concretize`` does.
 
     Raises:
-        StageFailed: Spack could not be had, or one of ours has no solution.
+        StageFailed: Spack could not be set up, or an environment has no solution.
     """
     options = dataclasses.replace(options, fresh=True)
     engines = [
@@ -74,18 +73,16 @@ def run(names: List[str], options: Options, repeat: int = 1) -> Part:
 def _compare(
     engine: SpackEngine, peer: Mapping[str, str], run: Run, repeat: int, solved: Dict[str, Row]
 ) -> List[Row]:
-    """A row for the environment of ``engine`` and one for builtin's nearest spec.
+    """Return a row for the environment of ``engine`` and one for builtin's nearest spec.
 
     Args:
-        solved: rows of builtin's specs, which this adds to: environments that come down to the
-            same one need it solved only once.
+        solved: the rows of builtin's specs so far, to which this adds: environments with the
+            same nearest spec need it solved only once.
     """
     subject = engine.environment
     ours = Row(OURS, [], subject.name, note="; ".join(subject.specs))
     for _ in range(repeat):
-        begin = time.monotonic()
-        engine.concretize(run)
-        ours.seconds.append(time.monotonic() - begin)
+        ours.seconds.append(timed(engine.concretize, run))
         run.stages[-1].steps[-1].name = subject.name
     spec = nearest(engine.solution())
     if spec not in solved:
@@ -96,17 +93,17 @@ def _compare(
 def _builtin(
     engine: SpackEngine, spec: str, peer: Mapping[str, str], run: Run, repeat: int
 ) -> Row:
-    """A row for builtin's ``spec``, which may have no solution."""
+    """Return a row for builtin's ``spec``, which may have no solution."""
     name = engine.environment.name
     row = Row(BUILTIN, [], name, note=spec)
     for _ in range(repeat):
         with run.step(f"builtin, {name}") as task:
-            begin = time.monotonic()
             arguments = (*UNCACHED, "spec", "--fresh", spec)
+            options = {"log": task.log, "variables": peer, "timeout": _TIMEOUT}
             try:
-                engine.spack.run(*arguments, log=task.log, variables=peer, timeout=_TIMEOUT)
+                row.seconds.append(timed(engine.spack.run, *arguments, **options))
             except CommandFailed as error:
-                # both are what its users get
+                # both are results: a user of builtin's recipe gets them as well
                 if error.status is None:
                     why = f"no solution within {_TIMEOUT} s"
                 elif "failed to concretize" in task.log.read_text(errors="replace"):
@@ -116,30 +113,28 @@ def _builtin(
                 task.skipped(why)
                 row.note += f": {why}"
                 break
-            row.seconds.append(time.monotonic() - begin)
     return row
 
 
 def nearest(solution: Mapping[str, Any]) -> str:
-    """The spec of Spack's own recipe that comes nearest to the solution of an environment.
+    """Return the spec of Spack's own recipe that is nearest to the solution of an environment.
 
-    Without architecture: it is solved for this machine, whose compilers are all that it knows.
+    It has no architecture: it is solved for this machine and its compilers.
 
     Args:
-        solution: the concrete specs by hash, as a lock file has them.
+        solution: the concrete specs by hash, as in a lock file.
     """
     node = next(each for each in solution.values() if each["name"] == HOROVOD)
     variants = node["parameters"]
     controllers = [name for name in ("mpi", "gloo") if variants[name]]
-    # it has one variant for what carries the operations, no DDL, and no RCCL in place of NCCL
+    # builtin has one variant for the operations, no DDL, and no RCCL in place of NCCL
     carriers = ("ccl",) if variants["rocm"] else ("nccl", "ccl")
     operations = [name for name in carriers if variants[name]] or controllers
     words = [f"builtin.{HOROVOD}@{node['version']}"]
     words.append(f"frameworks={','.join(sorted(variants['frameworks']))}")
     words.append(f"controllers={','.join(controllers)}")
     words.append(f"tensor_ops={operations[0]}")
-    # of GPUs' architectures it has CUDA's alone, which it does not hand on to NCCL; without it
-    # NCCL has no solution
+    # builtin does not pass cuda_arch on to NCCL, which has no solution without it
     words += [f"{'+' if variants[stack] else '~'}{stack}" for stack in ("cuda", "rocm")]
     if variants["cuda"]:
         values = variants["cuda_arch"]
@@ -149,10 +144,9 @@ def nearest(solution: Mapping[str, Any]) -> str:
 
 
 def _configure(spack: Spack) -> Dict[str, str]:
-    """Configure a Spack without this repository; the variables that make ``spack`` that one.
+    """Configure Spack without this repository; return the environment variables that select it.
 
-    It is as Spack comes, with this machine's compilers and build tools found, and nothing
-    installed.
+    It has Spack's defaults, this machine's compilers and build tools, and nothing installed.
 
     Raises:
         HvdError: the machine lacks a compiler that Spack's own recipe needs.
@@ -166,7 +160,7 @@ def _configure(spack: Spack) -> Dict[str, str]:
         "config": {
             "install_tree": {"root": str(directory / "opt")},
             "misc_cache": str(directory / "cache"),
-            # its recipe has no other versions
+            # all versions of its recipe are
             "deprecated": True,
         },
         "repos": {"builtin": str(builtin)},
@@ -189,11 +183,10 @@ def _configure(spack: Spack) -> Dict[str, str]:
 
 
 def _together(names: List[str], options: Options) -> List[Row]:
-    """A row for each number of environments that are solved at a time."""
+    """Return a row for each number of environments that are solved at a time."""
     counts = [2**power for power in range(len(names).bit_length()) if 2**power < len(names)]
     rows = []
     for count in [*counts, len(names)]:
-        begin = time.monotonic()
-        solve_all.run(names[:count], options)
-        rows.append(Row(TOGETHER, [time.monotonic() - begin], str(count)))
+        seconds = timed(solve_all.run, names[:count], options)
+        rows.append(Row(TOGETHER, [seconds], str(count)))
     return rows
