@@ -109,32 +109,37 @@ def test_a_trace_may_be_cut_off_anywhere(read):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "place"),
     [
-        ("", "is empty"),
-        ("\n", "is empty"),
-        ("hello", "does not begin with '['"),
-        ("[1, 2]", "character 1: no event, but 1"),
-        ("[]", "there is no NEGOTIATE_"),
-        ('{"traceEvents": 3}', "key 'traceEvents'"),
+        ("", "empty"),
+        ("\n", "empty"),
+        ("hello", "character 0"),
+        ("[1, 2]", "event 1"),
+        ("[]", "NEGOTIATE_"),
+        ("3", "traceEvents"),
+        ('{"traceEvents": 3}', "traceEvents"),
         ('{"schemaVersion": 1', "character 19"),
-        ('[{"ph": "B", "ts": 1, "pid": 1}]', "event 1 is not one of Horovod's"),
-        ('[{"ph": "B", "name": "x", "ts": "y", "pid": 1}]', "event 1 is not one of Horovod's"),
-        ('[{"ph": "X", "name": "aten::mm", "ts": 1, "pid": 1}]', "there is no NEGOTIATE_"),
+        ('[{"ph": "B", "ts": 1, "pid": 1}]', "event 1"),
+        ('[{"ph": "B", "name": "x", "ts": "y", "pid": 1}]', "event 1"),
+        ('[{"ph": "X", "name": "aten::mm", "ts": 1, "pid": 1}]', "NEGOTIATE_"),
         # a quotation mark in a tensor's name, which Horovod does not escape
-        ('[{"name": "a"b"},{"ph": "E", "ts": 1, "pid": 1}]', "character 13: Expecting"),
+        ('[{"name": "a"b"},{"ph": "E", "ts": 1, "pid": 1}]', "character 13"),
     ],
 )
-def test_bad_traces_are_one_clear_error(read, text, message):
+def test_a_bad_trace_is_named_with_the_place(read, text, place):
     with pytest.raises(HvdError) as raised:
         read(text)
-    assert "trace.json" in raised.value.message and message in raised.value.message
+    assert "trace.json" in raised.value.message and place in raised.value.message
     assert raised.value.remedy
 
 
 def test_a_trace_that_another_program_saved_is_read(read):
     text = json.dumps({"traceEvents": EVENTS, "displayTimeUnit": "ms"})
-    assert read(text).spans == read(written(EVENTS)).spans
+    assert read(text) == read(written(EVENTS))
+
+
+def test_a_comma_before_the_end_is_no_truncation(read):
+    assert read(written(EVENTS)[:-1] + ",]") == read(written(EVENTS))
 
 
 def test_an_operation_that_began_before_the_trace_is_left_out(read):
@@ -157,18 +162,14 @@ def test_unions_and_bins_are_those_of_a_plain_count():
 
 @pytest.mark.parametrize(("format", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
 def test_the_picture_is_the_same_for_the_same_trace(read, format, magic):
-    found = read(written(EVENTS + HANGS))
+    events = EVENTS + HANGS
+    for number in range(8):  # more phases than colours
+        begin = 20000 + 100 * number
+        events.append({"ph": "B", "name": f"NCCL_{number}", "ts": begin, "pid": 3})
+        events.append({"ph": "E", "ts": begin + 50, "pid": 3})
+    found = read(written(events))
     drawn = picture.draw(found, "a $title$", format, 10)
     assert drawn.startswith(magic) and drawn == picture.draw(found, "a $title$", format, 10)
-
-
-def test_more_phases_than_colours_share_one(read):
-    events = EVENTS[:12]
-    for number in range(8):
-        begin = 20000 + 100 * number
-        events.append({"ph": "B", "name": f"NCCL_{number}", "ts": begin, "pid": 1})
-        events.append({"ph": "E", "ts": begin + 50, "pid": 1})
-    assert picture.draw(read(written(events)), "t", "svg", 10).startswith(b"<?xml")
 
 
 def test_the_command_writes_tables_and_a_picture(tmp_path, capsys):

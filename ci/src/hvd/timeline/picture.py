@@ -1,4 +1,4 @@
-"""A trace as a picture: what the tensors were in over time, and the dearest of them."""
+"""A trace as a picture: the phases of the tensors over time, and the tensors that took longest."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ _BINS = 200
 
 
 def draw(trace: Trace, title: str, format: str, most: int) -> bytes:
-    """The picture.
+    """Return the picture.
 
     Args:
         trace: with at least one span.
-        title: what it is the trace of.
+        title: the title.
         format: ``png`` or ``svg``.
-        most: how many tensors to show.
+        most: the number of tensors to show.
     """
-    dearest = totals.tensors(trace)[:most]
+    slowest = totals.tensors(trace)[:most]
     ordered = sorted(totals.phases(trace), key=lambda phase: -phase.tensors)
     colours = {p.name: c for p, c in zip(ordered[:_MOST_PHASES], canvas.COLOURS) if p.tensors}
     if len(ordered) > _MOST_PHASES:
         colours[_OTHERS] = _GREY
     with canvas.style():
-        figure = canvas.figure(480 + 26 * len(dearest))
-        above, below = figure.subplots(2, height_ratios=[10, 2 + len(dearest)])
+        figure = canvas.figure(480 + 26 * len(slowest))
+        above, below = figure.subplots(2, height_ratios=[10, 2 + len(slowest)])
         _over_time(above, trace, colours)
-        _by_tensor(below, dearest, colours)
+        _by_tensor(below, slowest, colours)
         # the title is the user's file name, which is not mathematics
         figure.suptitle(canvas.clipped(title, 80))
         figure.legend(
@@ -48,7 +48,7 @@ def draw(trace: Trace, title: str, format: str, most: int) -> bytes:
 
 
 def _over_time(axes: Axes, trace: Trace, colours: Dict[str, str]) -> None:
-    """The mean number of tensors in each phase, stacked, by moment."""
+    """Draw the mean number of tensors in each phase over time, stacked."""
     import numpy as np
 
     edges = np.linspace(trace.start, trace.end, _BINS + 1)
@@ -68,9 +68,9 @@ def _over_time(axes: Axes, trace: Trace, colours: Dict[str, str]) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _by_tensor(axes: Axes, dearest: List[totals.Tensor], colours: Dict[str, str]) -> None:
-    """A bar for each tensor, made up of its phases."""
-    for row, tensor in enumerate(dearest):
+def _by_tensor(axes: Axes, slowest: List[totals.Tensor], colours: Dict[str, str]) -> None:
+    """Draw a bar for each tensor, made up of its phases."""
+    for row, tensor in enumerate(slowest):
         shares = dict.fromkeys(colours, 0.0)
         for phase, seconds in tensor.phases.items():
             shares[phase if phase in colours else _OTHERS] += seconds
@@ -79,8 +79,5 @@ def _by_tensor(axes: Axes, dearest: List[totals.Tensor], colours: Dict[str, str]
             bar = axes.barh(row, seconds, left=left, color=colours[phase])
             left += seconds
         axes.bar_label(bar, [duration(left)], padding=4, fontsize=10)
-    axes.set_yticks(range(len(dearest)), [canvas.clipped(each.name) for each in dearest])
-    axes.invert_yaxis()
-    axes.margins(x=0.15)  # room for the label of the longest
-    axes.set_xlabel("Time of the dearest tensors, all their operations (s)")
-    axes.spines[["top", "right"]].set_visible(False)
+    canvas.name_bars(axes, [tensor.name for tensor in slowest], margin=0.15)
+    axes.set_xlabel("Time of the slowest tensors, all their operations (s)")

@@ -12,12 +12,12 @@ from hvd.report.text import duration, plain, plural
 from hvd.timeline import totals
 from hvd.timeline.trace import NEGOTIATE, Trace
 
-#: Operations in progress, and ranks, that are shown at most.
+#: The most operations in progress, and ranks, that are shown.
 MOST = 10
 
 
 def phases(trace: Trace) -> rich.table.Table:
-    """Totals by phase, with their shares of the trace and of the sum over all tensors."""
+    """Return the totals by phase, with shares of the trace and of the sum over all tensors."""
     table = _table("Phase", "Kind", right=("Wall", "of it", "Summed", "of it", "Times"))
     found = totals.phases(trace)
     summed = sum(phase.tensors for phase in found)
@@ -35,8 +35,8 @@ def phases(trace: Trace) -> rich.table.Table:
 
 
 def tensors(trace: Trace, most: int) -> rich.table.Table:
-    """The dearest tensors."""
-    table = _table("Dearest tensors", "Elements", right=("Summed", "of it", "Negotiated", "Times"))
+    """Return the ``most`` tensors that took longest."""
+    table = _table("Slowest tensors", "Elements", right=("Summed", "of it", "Negotiated", "Times"))
     found = totals.tensors(trace)
     summed = sum(tensor.seconds for tensor in found)
     for tensor in found[:most]:
@@ -53,27 +53,24 @@ def tensors(trace: Trace, most: int) -> rich.table.Table:
 
 
 def ranks(trace: Trace) -> List[rich.table.Table]:
-    """The ranks that others waited for; empty where the trace names none."""
-    found = totals.ranks(trace)
-    if not found:
-        return []
+    """Return a table of the ranks that others waited for; none if the trace names no ranks."""
     table = _table("Rank", right=("Last to be ready", "The first waited"))
-    for rank in found[:MOST]:
+    for rank in totals.ranks(trace)[:MOST]:
         table.add_row(str(rank.number), plural(rank.last, "time"), duration(rank.waited))
-    return [table]
+    return [table] if table.rows else []
 
 
 def unfinished(trace: Trace) -> List[str]:
-    """A line for each operation in progress at the end, the oldest first."""
+    """Return a line for each operation in progress at the end, the oldest first."""
     opened = sorted(trace.unfinished, key=lambda each: each.start)
     lines = []
     for each in opened[:MOST]:
-        line = f"in progress at the end: {each.tensor}, {each.phase}"
-        # how long cannot be told: the trace ends with its last event, not with the job
-        line += f" since {duration(each.start)}"
-        absent = totals.missing(trace, each) if each.phase.startswith(NEGOTIATE) else []
+        # for how long is unknown: the trace ends with its last event, not with the job
+        since = duration(each.start)
+        line = f"in progress at the end: {each.tensor}, {each.phase} since {since}"
+        absent = totals.missing(trace, each)
         # without a mark of any rank the answer was cached, and nothing is known
-        if each.ready and absent:
+        if each.phase.startswith(NEGOTIATE) and each.ready and absent:
             names = ", ".join(map(str, absent[:MOST])) + (" ..." if len(absent) > MOST else "")
             line += f"; not ready: rank {names}"
         lines.append(plain(line))

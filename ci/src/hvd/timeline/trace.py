@@ -1,8 +1,8 @@
-"""Read the trace that Horovod writes where HOROVOD_TIMELINE says.
+"""Read the trace that Horovod writes to the file that HOROVOD_TIMELINE names.
 
-It is a list of events of Chrome's trace format, in which each tensor stands as a process: first
-its negotiation, with a mark when a rank is ready, then its operation with activities in it.
-Source: horovod/common/timeline.cc.  The list has no end where a job was killed.
+It is a list of events in Chrome's trace format, in which a process stands for a tensor: its
+negotiation, with a mark for each rank that is ready, then its operation with activities in it.
+Source: horovod/common/timeline.cc.  The list has no end if the job was killed.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ import dataclasses
 import json
 import pathlib
 import re
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 from hvd.core.errors import HvdError
 from hvd.core.paths import shorten
 
-#: What every negotiation's phase begins with.
+#: The prefix of every negotiation's phase.
 NEGOTIATE = "NEGOTIATE_"
 _SEPARATOR = re.compile(r"[\s,]*")
 #: An event's end and the next one's beginning, as Horovod writes them.
 _NEXT = re.compile(r'\}\s*,\s*\{\s*"(?:ph|name)"\s*:')
-_REMEDY = "give the file that HOROVOD_TIMELINE named"
+_HINT = "give the file that HOROVOD_TIMELINE named"
 
 
 @dataclasses.dataclass(frozen=True)
 class Span:
-    """A time that a tensor spent in one phase; times are seconds since Horovod began.
+    """A time that a tensor spent in one phase, in seconds since Horovod began.
 
     A tensor is in one phase at a time: an operation's own span leaves out its activities.
     """
@@ -43,16 +43,15 @@ class Span:
 
 @dataclasses.dataclass(frozen=True)
 class Negotiation:
-    """When each rank was ready for an operation on a tensor, as far as it is known."""
+    """The ranks that a negotiation on a tensor names, and when each was ready, in seconds."""
 
     tensor: str
-    start: float
     ready: Tuple[Tuple[int, float], ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Open:
-    """What a tensor was in when the trace ended, since when, and which ranks were ready."""
+    """The phase of a tensor at the end of the trace, its start, and the ranks that were ready."""
 
     tensor: str
     phase: str
@@ -65,13 +64,13 @@ class Trace:
     """A whole trace.
 
     Args:
-        spans: what the tensors were in, in the order of their ends.
-        entered: how often each phase was entered.
+        spans: the times in phases, in the order of their ends.
+        entered: phase, to how often it was entered.
         negotiations: those that ended.
         unfinished: what had not ended.
-        elements: element type and shape, by tensor, where the trace says so.
-        truncated: whether the file ends before the list does.
-        start, end: seconds since Horovod began: the first and the last event.
+        elements: tensor, to its element type and shape, if the trace has them.
+        truncated: the file ends before the list does.
+        start, end: the first and the last event, in seconds since Horovod began.
     """
 
     spans: List[Span] = dataclasses.field(default_factory=list)
@@ -92,14 +91,14 @@ def read(path: pathlib.Path) -> Trace:
     """Read the trace in the file ``path``.
 
     Raises:
-        HvdError: it cannot be read, or is no trace of Horovod; says where and why.
+        HvdError: it cannot be read, or is not a trace of Horovod; says where and why.
     """
     shown = shorten(path)
     try:
-        text = path.read_text(errors="replace")
+        text = path.read_text(errors="replace").strip()
     except OSError as error:
-        raise HvdError(f"{shown}: {error.strerror}", _REMEDY) from error
-    if not text.strip():
+        raise HvdError(f"{shown}: {error.strerror}", _HINT) from error
+    if not text:
         raise HvdError(
             f"{shown} is empty",
             "Horovod writes with the first operation; did the job get that far, and end?",
@@ -108,132 +107,125 @@ def read(path: pathlib.Path) -> Trace:
     trace = _Builder().build(events, shown)
     trace.truncated = truncated
     if not any(phase.startswith(NEGOTIATE) for phase in trace.entered):
-        raise HvdError(f"{shown}: there is no {NEGOTIATE}... in it, as Horovod's have", _REMEDY)
+        raise HvdError(f"{shown}: no event is named {NEGOTIATE}..., as Horovod's are", _HINT)
     return trace
 
 
-def _events(text: str, shown: str) -> Tuple[List[Dict[str, Any]], bool]:
-    """The events, and whether the list was cut off."""
-    position = _SEPARATOR.match(text).end()
-    if text[position] == "{":
-        return _of_object(text, shown), False
-    if text[position] != "[":
-        raise HvdError(f"{shown} does not begin with '[', as a trace does", _REMEDY)
+def _events(text: str, shown: str) -> Tuple[List[Any], bool]:
+    """Return the events, and whether their list was cut off."""
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        if text.startswith("["):
+            return _recovered(text, shown)
+        raise HvdError(
+            f"{shown} is not JSON: character {error.pos}: {error.msg}", _HINT
+        ) from error
+    # other programs save a trace as an object, Chrome's other form
+    events = data.get("traceEvents") if isinstance(data, dict) else data
+    if not isinstance(events, list):
+        raise HvdError(f"{shown}: neither it nor its key 'traceEvents' is a list", _HINT)
+    return events, False
+
+
+def _recovered(text: str, shown: str) -> Tuple[List[Any], bool]:
+    """Return the whole events of a list that is cut off, which may have a comma at its end."""
     decode = json.JSONDecoder().raw_decode
-    events: List[Dict[str, Any]] = []
-    position += 1
+    events: List[Any] = []
+    position = 1
     while True:
         position = _SEPARATOR.match(text, position).end()
-        if position == len(text):
-            return events, True
-        if text[position] == "]":
-            return events, False
         try:
             event, end = decode(text, position)
         except json.JSONDecodeError as error:
             if not _NEXT.search(text, position):
-                return events, True
+                return events, text[position:] != "]"
             raise HvdError(
                 f"{shown}: character {error.pos}: {error.msg}",
-                "the file is damaged: cut it off there, or take the trace anew",
+                "the file is damaged: cut it off there, or record another trace",
             ) from error
-        if not isinstance(event, dict):
-            raise HvdError(f"{shown}: character {position}: no event, but {event!r}", _REMEDY)
         events.append(event)
         position = end
 
 
-def _of_object(text: str, shown: str) -> List[Dict[str, Any]]:
-    """The events of Chrome's other form, in which other programs save a trace."""
-    try:
-        events = json.loads(text).get("traceEvents")
-    except json.JSONDecodeError as error:
-        raise HvdError(f"{shown}: character {error.pos}: {error.msg}", _REMEDY) from error
-    if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
-        raise HvdError(f"{shown}: key 'traceEvents' is not a list of events", _REMEDY)
-    return events
+@dataclasses.dataclass
+class _Tensor:
+    """The state of a tensor: its phases, the outermost first, and the ranks that are ready."""
+
+    name: str
+    phases: List[str] = dataclasses.field(default_factory=list)
+    #: when it came into, or back to, the innermost phase
+    since: float = 0.0
+    ready: List[Tuple[int, float]] = dataclasses.field(default_factory=list)
 
 
 class _Builder:
-    """Goes through the events in their order."""
+    """Replays the events in their order."""
 
     def __init__(self) -> None:
         self.trace = Trace()
-        self.names: Dict[int, str] = {}
-        # by tensor: what it is in, the outermost first, and since when it is in the innermost
-        self.stacks: Dict[int, List[str]] = {}
-        self.since: Dict[int, float] = {}
-        self.ready: Dict[int, List[Tuple[int, float]]] = {}
-        self.began: Dict[int, float] = {}
+        self.tensors: Dict[int, _Tensor] = {}
+        self.times: List[float] = []
 
-    def build(self, events: List[Dict[str, Any]], shown: str) -> Trace:
-        times = []
+    def build(self, events: List[Any], shown: str) -> Trace:
         for number, event in enumerate(events, 1):
             try:
                 self._take(event)
-                if "ts" in event:
-                    times.append(float(event["ts"]) / 1e6)
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 raise HvdError(
-                    f"{shown}: event {number} is not one of Horovod's: {event}", _REMEDY
+                    f"{shown}: event {number} is not one of Horovod's: {event}", _HINT
                 ) from error
-        if times:
-            self.trace.start, self.trace.end = min(times), max(times)
-        self.trace.unfinished = list(self._open())
-        for each in self.trace.unfinished:
-            self._span(each.tensor, each.phase, each.start, self.trace.end)
+        if self.times:
+            self.trace.start, self.trace.end = min(self.times), max(self.times)
+        for tensor in self.tensors.values():
+            if tensor.phases:
+                ready = tuple(sorted(rank for rank, _ in tensor.ready))
+                opened = Open(tensor.name, tensor.phases[-1], tensor.since, ready)
+                self.trace.unfinished.append(opened)
+                self._add_span(tensor, self.trace.end)
         return self.trace
 
     def _take(self, event: Dict[str, Any]) -> None:
         kind = event["ph"]
         if kind == "M":
             if event["name"] == "process_name" and "name" in event["args"]:
-                self.names[event["pid"]] = event["args"]["name"]
-        elif kind in ("B", "E", "X"):
-            time = float(event["ts"]) / 1e6
-            {"B": self._begin, "E": self._end, "X": self._mark}[kind](event["pid"], time, event)
+                self._tensor(event).name = event["args"]["name"]
+            return
+        time = float(event["ts"]) / 1e6
+        self.times.append(time)
+        if kind == "B":
+            self._begin(self._tensor(event), time, event["name"])
+        elif kind == "E":
+            self._end(self._tensor(event), time, event.get("args", {}))
+        elif kind == "X" and str(event["name"]).isdigit():
+            self._tensor(event).ready.append((int(event["name"]), time))
 
-    def _begin(self, pid: int, time: float, event: Dict[str, Any]) -> None:
-        stack = self.stacks.setdefault(pid, [])
-        if stack:
-            self._span(self._name(pid), stack[-1], self.since[pid], time)
+    def _tensor(self, event: Dict[str, Any]) -> _Tensor:
+        pid = event["pid"]
+        return self.tensors.setdefault(pid, _Tensor(f"tensor {pid}"))
+
+    def _begin(self, tensor: _Tensor, time: float, phase: str) -> None:
+        if tensor.phases:
+            self._add_span(tensor, time)
         else:
-            self.ready[pid] = []
-            self.began[pid] = time
-        phase = event["name"]
-        stack.append(phase)
-        self.since[pid] = time
+            tensor.ready = []
+        tensor.phases.append(phase)
+        tensor.since = time
         self.trace.entered[phase] = self.trace.entered.get(phase, 0) + 1
 
-    def _end(self, pid: int, time: float, event: Dict[str, Any]) -> None:
-        stack = self.stacks.get(pid)
-        if not stack:
+    def _end(self, tensor: _Tensor, time: float, arguments: Dict[str, Any]) -> None:
+        if not tensor.phases:
             return  # it began before the trace did: hvd.start_timeline in mid-job
-        phase = stack.pop()
-        self._span(self._name(pid), phase, self.since[pid], time)
-        self.since[pid] = time
-        arguments = event.get("args", {})
+        self._add_span(tensor, time)
+        phase = tensor.phases.pop()
+        tensor.since = time
         if "shape" in arguments:
-            kind = f"{arguments.get('dtype', '')} {arguments['shape']}"
-            self.trace.elements[self._name(pid)] = kind.strip()
+            elements = f"{arguments.get('dtype', '')} {arguments['shape']}"
+            self.trace.elements[tensor.name] = elements.strip()
         if phase.startswith(NEGOTIATE):
-            ready = tuple(self.ready[pid])
-            self.trace.negotiations.append(Negotiation(self._name(pid), self.began[pid], ready))
+            self.trace.negotiations.append(Negotiation(tensor.name, tuple(tensor.ready)))
 
-    def _mark(self, pid: int, time: float, event: Dict[str, Any]) -> None:
-        """A rank is ready."""
-        if self.stacks.get(pid) and str(event["name"]).isdigit():
-            self.ready[pid].append((int(event["name"]), time))
-
-    def _span(self, tensor: str, phase: str, start: float, end: float) -> None:
-        if end > start:
-            self.trace.spans.append(Span(tensor, phase, start, end))
-
-    def _open(self) -> Iterator[Open]:
-        for pid, stack in self.stacks.items():
-            if stack:
-                ranks = tuple(sorted(rank for rank, _ in self.ready[pid]))
-                yield Open(self._name(pid), stack[-1], self.since[pid], ranks)
-
-    def _name(self, pid: int) -> str:
-        return self.names.get(pid, f"tensor {pid}")
+    def _add_span(self, tensor: _Tensor, end: float) -> None:
+        """Add the time up to ``end`` in the innermost phase."""
+        if end > tensor.since:
+            self.trace.spans.append(Span(tensor.name, tensor.phases[-1], tensor.since, end))
