@@ -1,4 +1,4 @@
-"""What `./hvd bench` makes of what it has measured."""
+"""The results, the page and the pictures of `./hvd bench`."""
 
 from __future__ import annotations
 
@@ -17,47 +17,42 @@ from hvd.report import canvas
 from hvd.solve.spack import Spack
 
 HOST = {"os": "Linux", "cpu": "zen3", "cores": 2, "memory": 2**33}
-BUILDS = Part(
+
+
+def part(name, *rows, **versions):
+    return Part(name, list(rows), versions, HOST, "2026-11-22")
+
+
+BUILDS = part(
     "builds",
-    [
-        Row("plain pip", [100.0, 90.0, 110.0], "local-hvd", note="baseline"),
-        Row("spack install", [104.0], "local-hvd"),
-        Row("binary cache", [5.0], "local-hvd"),
-    ],
-    {"Spack": "1.2"},
-    HOST,
-    "2026-11-22",
+    Row("plain pip", [10.0, 9.0, 11.0], "local-hvd", note="baseline"),
+    Row("spack install", [10.4], "local-hvd"),
+    Row("binary cache", [5.0], "local-hvd"),
+    Spack="1.2",
 )
-SOLVES = Part(
+SOLVES = part(
     "solves",
-    [
-        Row("hvd", [12.0], "local-hvd"),
-        Row("builtin", [40.0], "local-hvd", note="builtin.py-horovod"),
-        Row("hvd", [20.0], "frontier-hvd"),
-        Row("builtin", [], "frontier-hvd", note="builtin.py-horovod +rocm"),
-        Row("together", [12.0], "1"),
-        Row("together", [24.0], "2"),
-    ],
-    {},
-    HOST,
-    "2026-11-22",
+    Row("hvd", [12.0], "local-hvd"),
+    Row("builtin", [40.0], "local-hvd", note="builtin.py-horovod"),
+    Row("hvd", [20.0], "frontier-hvd"),
+    Row("builtin", [], "frontier-hvd", note="builtin.py-horovod +rocm"),
+    Row("together", [12.0], "1"),
+    Row("together", [24.0], "2"),
 )
-ALLREDUCE = Part(
+TIMES = {
+    "Horovod, MPI": [0.02, 0.03, 0.05],
+    "mpi4py": [0.024],
+    "Horovod, Gloo": [0.05],
+    "torch.distributed, Gloo": [0.06],
+}
+ALLREDUCE = part(
     "allreduce",
-    [
+    *(
         Row(name, seconds, ranks=ranks, bytes=size)
         for ranks in (1, 2, 4)
         for size in (4, 64 * 2**20)
-        for name, seconds in (
-            ("Horovod, MPI", [0.02, 0.03, 0.05]),
-            ("mpi4py", [0.024]),
-            ("Horovod, Gloo", [0.05]),
-            ("torch.distributed, Gloo", [0.06]),
-        )
-    ],
-    {},
-    HOST,
-    "2026-11-22",
+        for name, seconds in TIMES.items()
+    ),
 )
 ALL = [BUILDS, SOLVES, ALLREDUCE]
 
@@ -75,7 +70,7 @@ def kept(tmp_path, monkeypatch):
 def test_what_is_kept_is_what_was_measured(kept):
     assert result.load_all() == ALL
     data = json.loads(result.file("builds").read_text())
-    assert data["rows"][0]["seconds"] == [100.0, 90.0, 110.0]
+    assert data["rows"][0]["seconds"] == [10.0, 9.0, 11.0]
 
 
 @pytest.mark.parametrize(
@@ -103,24 +98,27 @@ def test_goals_are_ratios_in_their_direction():
     assert page.GOALS[2].met(0.9) and page.GOALS[2].met(1.5)
 
 
-def test_the_page_has_every_row_and_says_what_is_not_met():
-    text = page.page(ALL)
-    for words in (
+@pytest.mark.parametrize(
+    "words",
+    [
         "| at most 1.05 | 1.04 | met |",
         "| at most 0.25 | 0.30 | **not met** |",
-        "| plain pip | 100 s | 90.0 s, 110 s | 1.00 | baseline |",
-        "| spack install | 104 s | once | 1.04 |",
+        "| plain pip | 10.0 s | 9.00 s, 11.0 s | 1.00 | baseline |",
+        "| spack install | 10.4 s | once | 1.04 |",
         "| frontier-hvd | 20.0 s | once | no solution | – |",
         "| 2 | 24.0 s | 12.0 s |",
         "### 1 rank\n",
-        "### 4 ranks",
+        "### 4 ranks\n",
         "| 64 MiB | 30.0 ms ± 33% | 24.0 ms ± 0% | 1.25 |",
         "2026-11-22, Linux, zen3, 2 cores, 8 GiB; Spack 1.2.",
-    ):
-        assert words in text.replace("1 min 40 s", "100 s").replace("1 min 44 s", "104 s").replace(
-            "1 min 30 s", "90.0 s"
-        ).replace("1 min 50 s", "110 s")
-    assert page.page([]) == "Nothing has been measured yet.\n"
+    ],
+)
+def test_the_page_has_goals_and_results(words):
+    assert words in page.page(ALL)
+
+
+def test_a_page_without_results_says_so():
+    assert "##" not in page.page([])
 
 
 def test_a_page_that_is_not_what_is_known_is_refused(kept):
@@ -131,16 +129,16 @@ def test_a_page_that_is_not_what_is_known_is_refused(kept):
         *(f"performance-{part.name}.svg" for part in ALL),
     }
     assert page.write(check=True) == []
-    result.save(Part("builds", BUILDS.rows[:2], {}, HOST, "2026-11-22"))
+    result.save(part("builds", *BUILDS.rows[:2]))
     with pytest.raises(HvdError, match="performance-builds.svg"):
         page.write(check=True)
 
 
-@pytest.mark.parametrize("part", ALL, ids=lambda part: part.name)
-def test_every_part_can_be_drawn(part):
-    drawn = picture.draw(part).decode()
-    assert drawn.startswith("<?xml") and "<path" in drawn
-    assert canvas.digest_of(drawn) == picture.digest(part)
+@pytest.mark.parametrize("drawn", ALL, ids=lambda drawn: drawn.name)
+def test_every_part_can_be_drawn(drawn):
+    svg = picture.draw(drawn).decode()
+    assert svg.startswith("<?xml") and "<path" in svg
+    assert canvas.digest_of(svg) == picture.digest(drawn)
 
 
 def test_the_repository_s_page_is_up_to_date():
@@ -192,10 +190,6 @@ def test_an_allreduce_takes_as_long_as_its_slowest_rank(tmp_path):
         allreduce.rows("mpi", tmp_path, 3)
 
 
-def test_the_page_is_in_the_readme():
-    assert "docs/performance.md" in (paths.ROOT / "README.md").read_text()
-
-
 @pytest.fixture
 def spack(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "STATE", tmp_path / "state")
@@ -211,10 +205,8 @@ def _compilers(spack, *languages):
 
 def test_spacks_own_recipe_is_solved_with_fortran_alone(spack):
     _compilers(spack, "c", "cxx")
-    with pytest.raises(HvdError) as caught:
+    with pytest.raises(HvdError, match="Fortran"):
         solves._configure(spack)
-    assert "Fortran" in caught.value.message
-    assert "gfortran" in caught.value.remedy
 
 
 def test_spacks_own_recipe_has_the_compilers_of_this_machine(spack):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import re
 import struct
 import xml.etree.ElementTree
@@ -10,12 +9,10 @@ from typing import Any, Dict
 
 import pytest
 
-import hvd.report.junit
-import hvd.report.markdown
 from hvd.core.errors import HvdError
 from hvd.core.steps import Stage, Step
 from hvd.model.dag import DagNode
-from hvd.report import RunReport, write_report
+from hvd.report import RunReport, junit, markdown, plot, write_report
 
 NASTY = "rank 1: a | b\n\x1b[31m<b>*[`c`\\\x00\x1b[0m"
 LAUNCHERS = ("mpirun", "horovodrun --gloo")
@@ -87,6 +84,17 @@ def report() -> RunReport:
     )
 
 
+@pytest.fixture
+def text(report, tmp_path):
+    """A function that returns the report, or a section of it, as Markdown."""
+
+    def render(title: str = "") -> str:
+        whole = markdown.render(report, tmp_path)
+        return whole.partition(f"\n## {title}\n")[2].partition("\n## ")[0] if title else whole
+
+    return render
+
+
 def fail_build(report: RunReport, detail: str = "cmake exited with status 1") -> Step:
     """Make the build of py-horovod fail; return its step."""
     report.stages = report.stages[:2]
@@ -104,12 +112,9 @@ def fail_check(report: RunReport, place: int, *failures: str) -> Dict[str, Any]:
     return report.checks[place]
 
 
-def markdown(report: RunReport, directory) -> str:
-    return hvd.report.markdown.render(report, directory)
-
-
-def junit(report: RunReport) -> xml.etree.ElementTree.Element:
-    return xml.etree.ElementTree.fromstring(hvd.report.junit.render(report))
+def parsed(report: RunReport) -> xml.etree.ElementTree.Element:
+    """``junit.xml`` of a report."""
+    return xml.etree.ElementTree.fromstring(junit.render(report))
 
 
 def counts(root: xml.etree.ElementTree.Element) -> tuple:
@@ -121,10 +126,6 @@ def cells(text: str, first: str) -> list:
     rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in text.splitlines() if line[:1] == "|"]
     found = [row for row in rows if row[0].strip() == first]
     return [cell.strip() for cell in found[-1]]
-
-
-def section(text: str, title: str) -> str:
-    return text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
 # Files
@@ -149,124 +150,97 @@ def test_a_directory_that_cannot_be_made_is_an_error(tmp_path, report):
 # Verdict
 
 
-def test_a_run_that_passed(tmp_path, report):
-    text = markdown(report, tmp_path)
-    assert text.startswith("# PASSED: local-hvd, built by spack\n")
-    assert "all 2 checks of the smoke test in 1 min 06 s" in text.splitlines()[2]
-    assert "FAILED" not in text and not section(text, "Failures")
+def test_a_run_that_passed(text):
+    assert text().startswith("# PASSED: local-hvd, built by spack\n")
+    assert "all 2 checks of the smoke test in 1 min 06 s" in text().splitlines()[2]
+    assert "FAILED" not in text() and not text("Failures")
 
 
-def test_a_failed_check_is_named_with_its_cause_and_log(tmp_path, report):
+def test_a_failed_check_is_named_with_its_cause_and_log(report, text):
     fail_check(report, 1, "rank 1 died in allreduce sum", "rank 0 was waiting")
-    text = markdown(report, tmp_path)
-    assert text.startswith("# FAILED: ")
-    assert "horovodrun --gloo failed: rank 1 died in allreduce sum (and 1 " in text.splitlines()[2]
-    failures = section(text, "Failures")
-    assert failures.count("###") == 1
-    assert "rank 1 died in allreduce sum\nrank 0 was waiting\n" in failures
-    assert "/logs/horovodrun%20--gloo.txt" in failures
-    assert [cells(section(text, "Smoke test"), name)[1] for name in LAUNCHERS] == [
-        "ok",
-        "**failed**",
-    ]
+    assert text().startswith("# FAILED: ")
+    summary = text().splitlines()[2]
+    assert "horovodrun --gloo failed: rank 1 died in allreduce sum (and 1 " in summary
+    assert text("Failures").count("###") == 1
+    assert "rank 1 died in allreduce sum\nrank 0 was waiting\n" in text("Failures")
+    assert "/logs/horovodrun%20--gloo.txt" in text("Failures")
+    verdicts = [cells(text("Smoke test"), name)[1] for name in LAUNCHERS]
+    assert verdicts == ["ok", "**failed**"]
 
 
-def test_a_failed_build_is_named_with_the_step_and_the_end_of_its_log(tmp_path, report):
+def test_a_failed_build_is_named_with_the_step_and_the_end_of_its_log(tmp_path, report, text):
     (tmp_path / "build.log").write_text("[ 50%] Building\nfatal error: mpi.h\n")
     fail_build(report).log = "build.log"
-    text = markdown(report, tmp_path)
-    assert text.startswith("# FAILED: ")
-    assert text.splitlines()[2] == "build: py-horovod failed: cmake exited with status 1"
-    assert "[build.log](build.log)" in text
-    assert "[ 50%] Building\nfatal error: mpi.h\n" in text
-    assert counts(junit(report)) == (3, 1, 1)
-
-
-def fail_outside_steps(report: RunReport) -> None:
-    report.stages[1].status = "failed"
-
-
-def fail_step_of_a_stage_that_went_on(report: RunReport) -> None:
-    report.stages[0].steps[0].status = "failed"
-
-
-def run_nothing(report: RunReport) -> None:
-    report.stages, report.checks = [], []
+    assert text().startswith("# FAILED: ")
+    assert text().splitlines()[2] == "build: py-horovod failed: cmake exited with status 1"
+    assert "[build.log](build.log)" in text("Failures")
+    assert "[ 50%] Building\nfatal error: mpi.h\n" in text("Failures")
+    assert counts(parsed(report)) == (3, 1, 1)
 
 
 @pytest.mark.parametrize(
     "change, verdict, failures",
     [
-        (fail_outside_steps, "FAILED", 1),
-        (fail_step_of_a_stage_that_went_on, "PASSED", 0),
-        (run_nothing, "FAILED", 1),
+        (lambda report: setattr(report.stages[1], "status", "failed"), "FAILED", 1),
+        # the stage went on without the step
+        (lambda report: setattr(report.stages[0].steps[0], "status", "failed"), "PASSED", 0),
+        (lambda report: report.__dict__.update(stages=[], checks=[]), "FAILED", 1),
     ],
 )
-def test_the_verdict_is_the_same_in_markdown_and_junit(
-    tmp_path, report, change, verdict, failures
-):
+def test_the_verdict_is_the_same_in_every_format(report, text, change, verdict, failures):
     change(report)
-    assert markdown(report, tmp_path).startswith(f"# {verdict}: ")
-    assert counts(junit(report))[1] == failures
+    assert text().startswith(f"# {verdict}: ")
+    assert counts(parsed(report))[1] == failures
 
 
-def test_a_run_without_checks_does_not_claim_any(tmp_path, report):
+def test_a_run_without_checks_does_not_claim_any(report, text):
     report.checks = []
-    text = markdown(report, tmp_path)
-    assert "went through setup, build, smoke in 1 min 06 s; no smoke test" in text
+    assert "went through setup, build, smoke in 1 min 06 s; no smoke test" in text()
 
 
 # Tables
 
 
-def test_operations_are_grouped_by_name(tmp_path, report):
-    row = cells(markdown(report, tmp_path), "allreduce sum")
+def test_operations_are_grouped_by_name(text):
+    row = cells(text("Operations"), "allreduce sum")
     assert row[1:5] == ["float32, int64", "1 to 1000", "3", "ok, 6.00 ms (rank 1)"]
 
 
-def test_a_wrong_and_an_unfinished_operation_name_their_ranks(tmp_path, report):
-    report.checks[0]["operations"][1]["ok"]["1"] = False
-    report.checks[1]["operations"][3]["ok"] = {"0": True}  # rank 1 did not begin it
-    report.checks[1]["operations"][3]["seconds"] = {"0": 0.5}
-    text = markdown(report, tmp_path)
-    assert cells(text, "allreduce sum")[4].startswith("**wrong result** on rank 1, ")
-    assert cells(text, "allreduce sum")[5].startswith("ok, ")
-    assert cells(text, "broadcast")[5] == "**not finished** on rank 1, 500 ms (rank 0)"
+def test_faults_of_operations_name_their_ranks(report, text):
+    wrong, unfinished = (check["operations"] for check in report.checks)
+    wrong[1]["ok"]["1"] = False
+    wrong.append({**operation("barrier", None, None), "ok": {"0": None}, "seconds": {"0": None}})
+    unfinished[3].update(ok={"0": True}, seconds={"0": 0.5})  # rank 1 did not begin it
+    row = cells(text("Operations"), "allreduce sum")
+    assert row[4].startswith("**wrong result** on rank 1, ") and row[5].startswith("ok, ")
+    row = cells(text("Operations"), "broadcast")
+    assert row[5] == "**not finished** on rank 1, 500 ms (rank 0)"
+    row = cells(text("Operations"), "barrier")
+    assert row[1:] == ["–", "–", "1", "**not finished** on ranks 0, 1", "–"]
 
 
-def test_operations_that_were_not_reached_are_counted(tmp_path, report):
+def test_operations_that_were_not_reached_are_counted(report, text):
     del report.checks[1]["operations"][1:]
-    text = markdown(report, tmp_path)
-    assert "only 1 of 3 cases begun" in cells(text, "allreduce sum")[5]
-    assert cells(text, "broadcast")[5] == "–"
+    assert "only 1 of 3 cases begun" in cells(text("Operations"), "allreduce sum")[5]
+    assert cells(text("Operations"), "broadcast")[5] == "–"
 
 
-def test_an_operation_that_no_rank_ended_has_no_time(tmp_path, report):
-    hung = {**operation("barrier", None, None), "ok": {"0": None}, "seconds": {"0": None}}
-    report.checks[0]["operations"] = [hung]
-    text = markdown(report, tmp_path)
-    assert cells(text, "barrier")[1:5] == ["–", "–", "1", "**not finished** on rank 0"]
+def test_libraries_and_what_was_left_out_are_listed_once(text):
+    assert text("Smoke test").count("reductions of int8 (not supported)") == 1
+    loaded = "`/usr/lib/libmpi.so` loaded under mpirun, horovodrun --gloo."
+    assert loaded in text("Smoke test")
 
 
-def test_what_was_left_out_and_loaded_is_said_once(tmp_path, report):
-    text = section(markdown(report, tmp_path), "Smoke test")
-    assert text.count("reductions of int8 (not supported)") == 1
-    assert "`/usr/lib/libmpi.so` loaded under mpirun, horovodrun --gloo." in text
-
-
-def test_what_was_built_is_held_against_what_was_asked_for(tmp_path, report):
+def test_built_items_are_compared_with_those_asked_for(report, text):
     rows = [
         ("version", "horovod", "0.28.1", "0.28.1"),
         ("frameworks", "pytorch", True, True),
         ("controllers", "mpi", True, False),
         ("operations", "nccl", True, None),
     ]
-    keys = ("section", "item", "expected", "built")
-    report.checks.append(
-        check("check-build", details={"items": [dict(zip(keys, r)) for r in rows]})
-    )
-    text = section(markdown(report, tmp_path), "What Horovod was built with")
-    assert [cells(text, row[0])[1:] for row in rows] == [
+    items = [dict(zip(("section", "item", "expected", "built"), row)) for row in rows]
+    report.checks.append(check("check-build", details={"items": items}))
+    assert [cells(text("What Horovod was built with"), row[0])[1:] for row in rows] == [
         ["horovod", "0.28.1", "0.28.1", "yes"],
         ["pytorch", "yes", "yes", "yes"],
         ["mpi", "yes", "no", "**no**"],
@@ -274,47 +248,42 @@ def test_what_was_built_is_held_against_what_was_asked_for(tmp_path, report):
     ]
 
 
-def test_bandwidth_of_a_failed_check_is_not_shown(tmp_path, report):
+def test_bandwidth_of_a_failed_check_is_not_shown(report, text):
     fail_check(report, 1, "rank 1 died")
-    text = section(markdown(report, tmp_path), "Allreduce bandwidth")
-    assert "failed: horovodrun --gloo." in text
-    assert "| Message size | mpirun | mpi4py, mpirun |" in text
-    assert cells(text, "1 KiB")[1:] == ["1.00 ms, 1.02 MB/s"] * 2
-
-
-def test_a_size_that_one_method_lacks_is_shown_as_such(tmp_path, report):
     del report.checks[0]["bandwidth"][0]
-    row = cells(section(markdown(report, tmp_path), "Allreduce bandwidth"), "4 B")
-    assert row[1] == "–" and "–" not in row[2:]
+    table = text("Allreduce bandwidth")
+    assert "failed: horovodrun --gloo." in table
+    assert cells(table, "Message size")[1:] == ["mpirun", "mpi4py, mpirun"]
+    assert cells(table, "1 KiB")[1:] == ["1.00 ms, 1.02 MB/s"] * 2
+    assert cells(table, "4 B")[1:] == ["–", "1.00 ms, 0.00400 MB/s"]
 
 
-def test_build_times_are_ratios(tmp_path, report):
+def test_build_times_are_ratios(report, text):
     report.build_times = [{"engine": "spack", "seconds": 90, "ratio": 1.25, "note": "all"}]
-    assert cells(markdown(report, tmp_path), "spack") == ["spack", "1 min 30 s", "1.25", "all"]
+    assert cells(text("Build times"), "spack")[1:] == ["1 min 30 s", "1.25", "all"]
 
 
-def test_a_nasty_message_breaks_neither_tables_nor_code(tmp_path, report):
+def test_a_nasty_message_breaks_neither_tables_nor_code(report, text):
     fail_build(report, NASTY)
     report.versions[NASTY] = NASTY
-    text = markdown(report, tmp_path)
     shown = r"rank 1: a \| b<br>\<b>\*\[\`c\`\\" + "\N{REPLACEMENT CHARACTER}"
-    assert cells(text, shown)[1] == shown
-    (row,) = [line for line in text.splitlines() if line.startswith("| build | py-horovod")]
+    assert cells(text(), shown)[1] == shown
+    (row,) = [line for line in text().splitlines() if line.startswith("| build | py-horovod")]
     assert f"| {shown} |" in row
     assert len(re.findall(r"(?<!\\)\|", row)) == 7
-    assert "\x1b" not in text and "\x00" not in text
+    assert "\x1b" not in text() and "\x00" not in text()
 
 
-def test_a_fence_is_longer_than_the_backticks_within(tmp_path, report):
+def test_a_fence_is_longer_than_the_backticks_within(report, text):
     fail_check(report, 0, "```\n# PASSED")
-    assert "\n````text\n```\n# PASSED\n````\n" in markdown(report, tmp_path)
+    assert "\n````text\n```\n# PASSED\n````\n" in text("Failures")
 
 
 # JUnit
 
 
 def test_junit_counts_steps_checks_and_operations(report):
-    root = junit(report)
+    root = parsed(report)
     assert root.tag == "testsuites"
     # 5 steps; each launcher and its 2 operations
     assert counts(root) == (11, 0, 1)
@@ -331,7 +300,7 @@ def test_junit_counts_steps_checks_and_operations(report):
 def test_junit_names_a_failure_and_its_log(report):
     failed = fail_check(report, 0, "rank 1 died\nfor good", "rank 0 was waiting")
     failed["operations"][1]["ok"]["1"] = False
-    root = junit(report)
+    root = parsed(report)
     assert counts(root) == (11, 3, 1)
     step, whole, allreduce = root.iter("failure")
     assert whole.get("message") == "rank 1 died"
@@ -342,7 +311,7 @@ def test_junit_names_a_failure_and_its_log(report):
 
 def test_junit_survives_what_xml_cannot_hold(report):
     fail_build(report, NASTY)
-    (failure,) = junit(report).iter("failure")
+    (failure,) = parsed(report).iter("failure")
     assert failure.get("message") == "rank 1: a | b"
     assert "<b>*[`c`\\\N{REPLACEMENT CHARACTER}" in failure.text
 
@@ -350,45 +319,28 @@ def test_junit_survives_what_xml_cannot_hold(report):
 # Pictures
 
 
-def dimensions(path) -> tuple:
-    """Width and height of a PNG, from its header."""
-    content = path.read_bytes()
-    assert content[:8] == b"\x89PNG\r\n\x1a\n" and content[12:16] == b"IHDR"
-    assert content[-8:-4] == b"IEND"
-    return struct.unpack(">II", content[16:24])
-
-
-def test_pictures_are_of_their_size_and_linked(tmp_path, report):
+@pytest.mark.parametrize("name, height", [("bandwidth.png", 500), ("timings.png", 162)])
+def test_a_picture_has_its_size_and_is_linked(tmp_path, report, name, height):
     write_report(report, tmp_path)
-    text = (tmp_path / "report.md").read_text()
-    assert dimensions(tmp_path / "bandwidth.png") == (800, 500)
-    assert dimensions(tmp_path / "timings.png")[0] == 800
-    assert "(bandwidth.png)" in text and "(timings.png)" in text
+    picture = (tmp_path / name).read_bytes()
+    assert picture.startswith(b"\x89PNG")
+    assert struct.unpack(">II", picture[16:24]) == (800, height)
+    assert f"({name})" in (tmp_path / "report.md").read_text()
 
 
-def test_the_picture_shows_the_data(tmp_path, report):
-    write_report(report, tmp_path / "a")
-    other = copy.deepcopy(report)
-    other.checks[0]["bandwidth"][0]["bus_mb_s"] *= 100
-    write_report(other, tmp_path / "b")
-    pictures = [(tmp_path / name / "bandwidth.png").read_bytes() for name in "ab"]
-    assert pictures[0] != pictures[1]
+def test_the_picture_shows_the_data(report):
+    before = plot.bandwidth(report)
+    report.checks[0]["bandwidth"][0]["bus_mb_s"] *= 100
+    assert plot.bandwidth(report) != before
 
 
 def test_without_data_there_is_no_picture_nor_a_stale_one(tmp_path, report):
     write_report(report, tmp_path)
-    for check in report.checks:
-        check["bandwidth"] = []
+    for row in report.checks[0]["bandwidth"]:
+        row["bus_mb_s"] = 0.0  # that of a single rank
+    report.checks[1]["bandwidth"] = []
     report.stages = [Stage("smoke", "ok", 0.0)]
     written = write_report(report, tmp_path)
     assert not [path for path in written if path.suffix == ".png"]
     assert not list(tmp_path.glob("*.png"))
     assert ".png" not in (tmp_path / "report.md").read_text()
-
-
-def test_one_rank_has_no_bus_bandwidth(tmp_path, report):
-    for check in report.checks:
-        for row in check["bandwidth"]:
-            row["bus_mb_s"] = 0.0
-    write_report(report, tmp_path)
-    assert not (tmp_path / "bandwidth.png").exists()
