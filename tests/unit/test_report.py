@@ -14,7 +14,7 @@ from hvd.core.steps import Stage, Step
 from hvd.model.dag import DagNode
 from hvd.report import RunReport, junit, markdown, plot, write_report
 
-NASTY = "rank 1: a | b\n\x1b[31m<b>*[`c`\\\x00\x1b[0m"
+NASTY = "\x1b[31mrank 1: a | b\n<b>*[`c`\\\x00\x1b[0m"
 LAUNCHERS = ("mpirun", "horovodrun --gloo")
 
 

@@ -80,7 +80,7 @@ def put(path: pathlib.Path, made: str, begin: str = BEGIN) -> str:
     _, end, after = rest.partition(END)
     if not found or not end:
         raise HvdError(
-            f"{paths.shorten(path)} has no place for its generated part",
+            f"{paths.shorten(path)} has no place for what is made",
             f"add the two lines '{begin}' and '{END}' to it",
         )
     return f"{before}{begin}\n{made}{END}{after}"
