@@ -214,7 +214,7 @@ def browser():
     installed = shutil.which("chromium") or shutil.which("google-chrome")
     if installed:
         return installed, os.environ
-    root = debian.unpacked("chromium", dependencies=True)
+    root = debian.unpacked("chromium", "chromium-common", dependencies=True)
     libraries = [str(path) for path in (root / "usr" / "lib").glob("*-linux-gnu*")]
     environment = {**os.environ, "LD_LIBRARY_PATH": os.pathsep.join(libraries)}
     return root / "usr" / "lib" / "chromium" / "chromium", environment
