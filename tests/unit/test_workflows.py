@@ -60,13 +60,22 @@ def test_zizmor_finds_a_weakness(zizmor, tmp_path):
     assert done.returncode != 0 and "excessive-permissions" in done.stdout, done.stdout
 
 
-def test_a_workflow_may_nothing_but_read_and_sees_no_secret(workflow):
+def test_workflows_can_only_read_and_publish_the_site_and_see_no_secret(workflow):
     text = workflow.read_text()
     assert "pull_request_target" not in re.sub(r"#.*", "", text)
     assert "secrets." not in text and "secrets:" not in text
     assert yaml.safe_load(text)["permissions"] == {}
     for name, job in jobs(workflow).items():
-        assert job.get("permissions", {}) in ({}, {"contents": "read"}), name
+        permissions = job.get("permissions", {})
+        if name == "pages":
+            assert permissions == {"pages": "write", "id-token": "write"}
+            # of main only, and without running code of the checkout
+            assert "github.event_name == 'push'" in job["if"]
+            assert [step["uses"].partition("@")[0] for step in job["steps"]] == [
+                "actions/deploy-pages"
+            ]
+        else:
+            assert permissions in ({}, {"contents": "read"}), name
 
 
 def test_every_job_has_a_limit_and_every_action_a_commit(workflow):
