@@ -15,7 +15,7 @@ from hvd.model import environment
 
 
 class PartName(str, enum.Enum):
-    """What can be measured, in the order of the page."""
+    """The benchmarks, in the order of the page."""
 
     builds = "builds"
     solves = "solves"

@@ -81,7 +81,7 @@ def _run(words: Sequence[object]) -> int:
 
 
 def _action(dry_run: bool, further: List[str]) -> List[str]:
-    """What ReFrame is to do, unless the further arguments say that."""
+    """Return the arguments that make ReFrame run, unless ``further`` has another action."""
     if {"-l", "-L", "--list", "--list-detailed", "--describe"} & set(further):
         return further
     return ["--dry-run" if dry_run else "--run", "--performance-report", *further]

@@ -17,7 +17,7 @@ from hvd.model import environment
 
 
 class Format(str, enum.Enum):
-    """What is written."""
+    """The kinds of image definitions."""
 
     apptainer = "apptainer"
     containerfile = "containerfile"

@@ -141,7 +141,7 @@ def launch(
 
 
 def _printed(asked: Request, whole_script: bool, ask: bool, allocate: bool) -> str:
-    """What goes to standard output; what else is to be known goes to standard error."""
+    """Return the text for standard output; write notes to standard error."""
     if allocate:
         return batch.allocation(asked) + "\n"
     if whole_script:

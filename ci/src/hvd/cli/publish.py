@@ -25,7 +25,7 @@ _COLOURS = {"new": "green", "back": "green", "replaced": "yellow", "gone": "red"
 
 
 class ToolName(str, enum.Enum):
-    """What the modules are for: Lmod, Environment Modules, or both."""
+    """The module tools to publish for: Lmod, Environment Modules, or both."""
 
     lmod = "lmod"
     tcl = "tcl"
