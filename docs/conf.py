@@ -7,10 +7,12 @@ from hvd.docs import which_spec
 project = "hvd"
 extensions = ["myst_parser"]
 html_theme = "furo"
+highlight_language = "text"
 html_title = "hvd: Horovod for HPC"
 html_show_copyright = False
 html_static_path = ["_static"]
 html_js_files = ["filter.js"]
+html_css_files = ["site.css"]
 exclude_patterns = ["matrix"]
 myst_heading_anchors = 3
 # Markdown outside this directory is no page of the site: offer the file

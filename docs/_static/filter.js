@@ -2,7 +2,7 @@
 document.addEventListener("DOMContentLoaded", () => {
   for (const table of document.querySelectorAll("table")) {
     const rows = [...table.tBodies].flatMap((body) => [...body.rows]);
-    if (rows.length < 8) continue;
+    if (rows.length < 20) continue;
     const box = document.createElement("input");
     box.type = "search";
     box.placeholder = `Filter ${rows.length} rows`;
