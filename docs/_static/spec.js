@@ -149,7 +149,8 @@ const hvdSpec = (() => {
 
     satisfies(spec, condition) {
       if (condition.name && condition.name !== spec.name) return false;
-      if (condition.versions && !versionIn(spec.versions, condition.versions)) return false;
+      if (condition.versions && !(spec.versions && versionIn(spec.versions, condition.versions)))
+        return false;
       const variants = Object.entries(condition.variants);
       if (!variants.every(([name, wanted]) => this.hasVariant(name, spec.variants[name], wanted)))
         return false;
