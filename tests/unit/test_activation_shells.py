@@ -50,7 +50,7 @@ def ran(request, shell, tmp_path):
     file = tmp_path / shells.FILES[shell]
 
     def run(lines, plan=PLAN, before=BEFORE):
-        file.write_text(rendered.FILES[file.name](plan))
+        file.write_text(rendered.render(plan, file.name))
         program = "\n".join(line.replace("FILE", shells.source(shell, file)) for line in lines)
         done = subprocess.run([*words, "-c", program], env=before, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
@@ -114,7 +114,7 @@ def test_modules_are_loaded_once_and_unloaded(ran, shell, tmp_path):
 def test_a_missing_module_command_is_said(request, shell, tmp_path):
     words = shells.command(request.config, shell)
     file = tmp_path / shells.FILES[shell]
-    file.write_text(rendered.FILES[file.name](Plan("x", ("gcc/12.2",), PLAN.changes, "a test")))
+    file.write_text(rendered.render(Plan("x", ("gcc/12.2",), PLAN.changes, "a test"), file.name))
     done = subprocess.run(
         [*words, "-c", f"{shells.source(shell, file)}\n{SHOW}"],
         env={"PATH": "/usr/bin:/bin"},

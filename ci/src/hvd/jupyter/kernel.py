@@ -95,7 +95,7 @@ def install(built: Built, plan: Plan, name: str, place: Place) -> pathlib.Path:
     with tempfile.TemporaryDirectory() as scratch:
         source = pathlib.Path(scratch, name)
         source.mkdir(mode=0o755)
-        (source / "activate.sh").write_text(shells.sh(plan))
+        (source / "activate.sh").write_text(shells.render(plan, "activate.sh"))
         (source / "kernel.json").write_text(json.dumps(specification(built), indent=1) + "\n")
         try:
             return pathlib.Path(

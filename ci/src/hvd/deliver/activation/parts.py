@@ -1,6 +1,6 @@
-"""What a shell or a module does to use what was built: modules, lists, variables.
+"""The modules, lists and variables that make a built environment usable.
 
-The one answer for ``./hvd activate``, ``./hvd kernel`` and ``./hvd publish``.
+Shared by ``./hvd activate``, ``./hvd kernel`` and ``./hvd publish``.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from hvd.model import environment, site
 from hvd.model.built import Built, Change
 from hvd.model.site import Site, Use
 
-#: Names the environment that is active, for ``./hvd doctor`` and for people.
+#: The variable that names the active environment, for ``./hvd doctor`` and for people.
 MARK = "HVD_ACTIVE"
-#: Directories that every shell has on its lists, which must not come before those of others;
-#: Spack's is_system_path leaves out some of what it finds below /usr.
+#: System directories, which must not come before others in a list.  Spack's is_system_path does
+#: not know all of those below /usr.
 _LEAVES = (
     "", "bin", "bin64", "sbin", "include", "lib", "lib64", "man", "share/man", "share/aclocal",
     "share/pkgconfig", "lib/pkgconfig", "lib64/pkgconfig",
@@ -23,12 +23,10 @@ _LEAVES = (
 _SYSTEM = {
     os.path.normpath(f"{root}/{leaf}") for root in ("", "/usr", "/usr/local") for leaf in _LEAVES
 }
-#: Lists whose empty entry stands for what the system has.
-_WITH_SYSTEM = ("MANPATH",)
 
 
 def place(built: Built) -> Optional[Tuple[Site, Use]]:
-    """The site that it was built for, and what it uses of it; None for this machine."""
+    """The site that it was built for and what it uses there; None if it is for no site."""
     chosen = environment.load(built.environment)
     if not chosen.site:
         return None
@@ -38,21 +36,21 @@ def place(built: Built) -> Optional[Tuple[Site, Use]]:
 
 
 def modules(built: Built, use: Optional[Use]) -> List[str]:
-    """The site's modules; and those of externals, unless the site has another version to run."""
+    """The modules to load: the site's, then those of externals that the site's do not replace."""
     loads = [word for load in use.run for word in load] if use else []
     names = {word.partition("/")[0] for word in loads}
     return loads + [each for each in built.modules if each.partition("/")[0] not in names]
 
 
 def lists(changes: Sequence[Change]) -> List[Change]:
-    """One change for each entry of a list, in an order that leaves the right one first."""
+    """One change for each entry of a list; made in this order, the right entry ends up first."""
     entries: Dict[Tuple[str, str, str], List[str]] = {}
     for change in changes:
         value = os.path.normpath(change.value) if os.path.isabs(change.value) else change.value
         if change.kind == "set" or value in _SYSTEM:
             continue
         values = entries.setdefault((change.name, change.kind, change.separator), [])
-        # the later of two is the one that counts: it comes first, or last
+        # of two equal entries the later one decides the place
         if value in values:
             values.remove(value)
         values.append(value)
@@ -61,15 +59,17 @@ def lists(changes: Sequence[Change]) -> List[Change]:
         for (name, kind, separator), values in sorted(entries.items())
         for value in values
     ]
-    ends = {change.name for change in found if change.name in _WITH_SYSTEM}
-    return found + [Change("append", name, "") for name in sorted(ends)]
+    if any(change.name == "MANPATH" for change in found):
+        # an empty entry stands for the system's manual pages
+        found.append(Change("append", "MANPATH", ""))
+    return found
 
 
 def variables(built: Built, fabric: Mapping[str, str]) -> Dict[str, str]:
-    """What is set, the site's ``fabric`` included, by name in alphabetical order."""
+    """The variables to set, sorted by name; ``fabric`` has those of the site's network."""
     values = {change.name: change.value for change in built.changes if change.kind == "set"}
     values[MARK] = built.name
-    # a package of the user's own would come before the one that Horovod was built for
+    # a package in the user's home would hide the one that Horovod was built for
     values["PYTHONNOUSERSITE"] = "1"
     values.update(fabric)
     return dict(sorted(values.items()))

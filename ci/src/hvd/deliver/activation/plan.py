@@ -12,34 +12,33 @@ from hvd.model.built import Built
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """One variable and what becomes of it.
+    """The change of one variable.
 
     Args:
-        value: its new value; None to take the variable away.
-        prepend: whether ``value``, directories between colons, goes in front of what is there.
-            One that ends in a colon keeps that where nothing is, as MANPATH wants it.
+        value: the new value; None to unset the variable.
+        prepend: put ``value``, directories separated by colons, in front of the old value.  One
+            that ends in a colon keeps it where there is no old value, as MANPATH needs.
     """
 
     name: str
     value: Optional[str]
     prepend: bool = False
 
-    def apply(self, before: Optional[str]) -> Optional[str]:
-        """The variable's value after the change; None where it is not set."""
-        if self.value is None or not self.prepend:
-            return self.value
-        return f"{self.value.rstrip(':')}:{before}" if before else self.value
+    @property
+    def front(self) -> str:
+        """What to put in front of an old value and a colon."""
+        return (self.value or "").rstrip(":")
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What activates an environment: modules to load first, then variables to change.
+    """The modules to load and the variables to change, to activate an environment.
 
     Args:
-        name: of the environment and its engine.
-        modules: those of the site, in the order in which they are loaded.
-        changes: at most one for each variable, ``PATH`` the last.
-        comment: whom and what it is for, in a line.
+        name: environment and engine.
+        modules: the site's modules, in the order in which to load them.
+        changes: at most one for each variable, ``PATH`` last.
+        comment: one line on what is activated, and for which jobs.
     """
 
     name: str
@@ -48,31 +47,33 @@ class Plan:
     comment: str
 
     def applied(self, before: Mapping[str, str]) -> Dict[str, str]:
-        """The environment ``before`` as it is after activation."""
+        """The environment ``before`` after activation."""
         after = dict(before)
         for change in self.changes:
-            value = change.apply(before.get(change.name))
-            if value is None:
+            old = before.get(change.name)
+            if change.value is None:
                 after.pop(change.name, None)
+            elif change.prepend and old:
+                after[change.name] = f"{change.front}:{old}"
             else:
-                after[change.name] = value
+                after[change.name] = change.value
         return after
 
 
 def make(built: Built, nodes: int = 2, rdma: bool = False) -> Plan:
-    """What activates ``built`` for jobs on ``nodes`` nodes.
+    """Plan the activation of ``built`` for jobs on ``nodes`` nodes.
 
     Raises:
-        HvdError: a value cannot be a variable's, or its programs would not be on ``PATH``.
+        HvdError: a value contains a NUL, or nothing is added to ``PATH``.
     """
     machine, use = parts.place(built) or (None, None)
+    comment = f"{built.environment}, built by {built.engine}"
     fabric: Dict[str, str] = {}
-    where = ""
     if machine:
         fabric = machine.variables(built.case, nodes, rdma)
-        where = f" on {machine.name}, {nodes} node{'s' if nodes > 1 else ''}"
+        comment += f" on {machine.name}, {nodes} node{'s' if nodes > 1 else ''}"
     changes = {change.name: change for change in _lists(built)}
-    # another Python's standard library
+    # it would name another Python's standard library
     changes["PYTHONHOME"] = Change("PYTHONHOME", None)
     for name, value in parts.variables(built, fabric).items():
         changes[name] = Change(name, value)
@@ -81,17 +82,15 @@ def make(built: Built, nodes: int = 2, rdma: bool = False) -> Plan:
             raise HvdError(f"{built.name}: {change.name} has a NUL in it", _again(built))
     if "PATH" not in changes:
         raise HvdError(f"{built.name}: it adds nothing to PATH", _again(built))
-    path = changes.pop("PATH")
-    comment = f"{built.environment}, built by {built.engine}{where}"
-    modules = parts.modules(built, use)
-    return Plan(built.name, tuple(modules), (*changes.values(), path), comment)
+    changes["PATH"] = changes.pop("PATH")
+    return Plan(built.name, tuple(parts.modules(built, use)), tuple(changes.values()), comment)
 
 
 def _lists(built: Built) -> List[Change]:
     """One change for each list.
 
-    What a package appends comes after what others prepend, and before what the shell has.  A
-    list of other things than directories takes the place of the shell's.
+    What a package appends goes behind what others prepend, and before the shell's own entries.
+    A list with another separator than a colon replaces the shell's.
     """
     entries: Dict[Tuple[str, str], List[str]] = {}
     for change in parts.lists(built.changes):

@@ -1,0 +1,26 @@
+"""Jinja templates of the files that are written for users."""
+
+from __future__ import annotations
+
+import pathlib
+import shlex
+from typing import Callable
+
+import jinja2
+
+
+def render(file: pathlib.Path, quote: Callable[[str], str] = shlex.quote, **values: object) -> str:
+    """Fill in the template ``file`` with ``values``.
+
+    Args:
+        quote: writes a string as a literal of the file's language; the filter ``quote``.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(file.parent),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["quote"] = quote
+    return environment.get_template(file.name).render(values)
