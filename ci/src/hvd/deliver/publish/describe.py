@@ -1,100 +1,108 @@
-"""From what was built, and what the site says of itself, to a module."""
+"""A module, independent of the language of its file."""
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
-from typing import Dict, List
+from typing import Dict, List, Mapping, Sequence, Tuple
 
+from hvd.deliver import template
 from hvd.deliver.activation import parts
 from hvd.deliver.publish import naming
-from hvd.deliver.publish.module import Module
 from hvd.host import externals
 from hvd.model.built import Built, Change
 from hvd.model.site import Site, Use
 
-#: What the frameworks are called, by their name in the recipe.
+_HELP = pathlib.Path(__file__).with_name("templates") / "help.txt.j2"
+#: Names of frameworks for people, by their name in the recipe.
 _TITLES = {"keras": "Keras", "mxnet": "MXNet", "spark": "Spark", "ray": "Ray"}
 _LIBRARIES = {"mpi": "MPI", "gloo": "Gloo", "nccl": "NCCL", "ddl": "DDL", "ccl": "oneCCL"}
 _GPUS = {"cuda": "CUDA", "rocm": "ROCm"}
-#: When the cases of a site's fabric hold that no module can know of.
+#: The cases of a site's fabric that depend on the job, so that no module can set them.
 _TIMES = {
     "one_node": "in jobs on one node",
     "many_nodes": "in jobs on two nodes or more",
     "rdma": "where MPI uses RDMA",
 }
-#: What MPI's modules are called, in small letters.  The libraries of another one, on
-#: LD_LIBRARY_PATH, would come before those that Horovod was linked with.
+#: Names of MPIs' modules.  Another MPI's libraries would come before those that Horovod was
+#: linked with, by LD_LIBRARY_PATH.
 _MPIS = (
     "cray-mpich", "hpcx", "impi", "intel-mpi", "intelmpi", "mpich", "mvapich", "mvapich2",
-    "openmpi", "spectrum-mpi",
+    "openmpi", "spectrum-mpi", "IntelMPI", "MPICH", "MVAPICH2", "OpenMPI",
 )  # fmt: skip
-#: The same as other sites write it.
-_MPIS_WRITTEN = ("IntelMPI", "MPICH", "MVAPICH2", "OpenMPI")
-#: What else the modules of an MPI are called than its package.
-_SAME = {
-    name: ("impi", "intel-mpi", "intelmpi", "intel-oneapi-mpi")
-    for name in ("intel-mpi", "intel-oneapi-mpi")
-}
-_HOME = "https://github.com/horovod/horovod"
+_INTEL_MPIS = ("impi", "intel-mpi", "intelmpi", "intel-oneapi-mpi")
+
+
+@dataclasses.dataclass(frozen=True)
+class Module:
+    """A module.
+
+    Args:
+        name: such as ``horovod``.
+        version: what follows the name and a slash.
+        directory: in a hierarchy, such as ``MPI/gcc/12.2.0/openmpi/4.1.4``; empty for a flat
+            tree.
+        whatis: lines for ``whatis`` and ``keyword``.
+        help: the text of ``module help``.
+        conflicts: modules that must not be loaded beside it.
+        depends_on: modules that it loads first, in this order.
+        changes: of the environment, undone when the module is unloaded.
+    """
+
+    name: str
+    version: str
+    directory: str
+    whatis: Tuple[str, ...]
+    help: str
+    conflicts: Tuple[str, ...]
+    depends_on: Tuple[str, ...]
+    changes: Tuple[Change, ...]
+
+    @property
+    def full_name(self) -> str:
+        """What users type."""
+        return f"{self.name}/{self.version}"
 
 
 def describe(built: Built, machine: Site, use: Use, suffix: str = "") -> Module:
     """The module of a built environment.
 
     Args:
-        built: what was built.
-        machine: the site that it is published at.
+        machine: the site to publish it at.
         use: what the environment uses of the site.
         suffix: appended to the module's version.
 
     Raises:
-        HvdError: there is no name for it.
+        HvdError: the module cannot be named.
     """
     name, version = naming.name(built, machine, suffix)
-    # what depends on the job is said in the help
     fabric = machine.variables(built.case)
+    facts = _facts(built)
+    loads = parts.modules(built, use)
+    conflicts = [name, *_other_mpis(built, machine, loads), *machine.modules.conflict]
+    variables = [Change("set", *each) for each in parts.variables(built, fabric).items()]
     return Module(
         name=name,
         version=version,
         directory=naming.directory(built, machine.modules),
-        whatis=tuple(_whatis(built, name)),
-        help=_help(built, machine, fabric),
-        conflicts=tuple(
-            dict.fromkeys([name, *_other_mpis(built, machine, use), *machine.modules.conflict])
-        ),
-        depends_on=tuple(parts.modules(built, use)),
-        changes=(*parts.lists(built.changes), *_variables(built, fabric)),
+        whatis=_whatis(built, name, facts),
+        help=_help(built, machine, fabric, facts),
+        conflicts=tuple(dict.fromkeys(conflicts)),
+        depends_on=tuple(loads),
+        changes=(*parts.lists(built.changes), *variables),
     )
 
 
-def _other_mpis(built: Built, machine: Site, use: Use) -> List[str]:
-    """Modules of MPIs, where the one to run with is neither loaded nor asked for as a module."""
-    names = {each.partition("/")[0].lower() for each in parts.modules(built, use)}
-    asked_for = "mpi" in machine.modules.hierarchy
-    if not built.mpi.name or asked_for or names.intersection(_MPIS):
+def _other_mpis(built: Built, machine: Site, loads: Sequence[str]) -> List[str]:
+    """The modules of other MPIs, unless a module brings the right one."""
+    names = {each.partition("/")[0].lower() for each in loads}
+    if not built.mpi.name or "mpi" in machine.modules.hierarchy or names.intersection(_MPIS):
         return []
-    # a site may have a module of the very MPI that it was built with, loaded from the start
-    same = _SAME.get(built.mpi.name, (built.mpi.name,)) if machine.modules.tool != "none" else ()
-    return [name for name in (*_MPIS, *_MPIS_WRITTEN) if name.lower() not in same]
-
-
-def _variables(built: Built, fabric: Dict[str, str]) -> List[Change]:
-    values = parts.variables(built, fabric)
-    return [Change("set", name, value) for name, value in values.items()]
-
-
-def _whatis(built: Built, name: str) -> List[str]:
-    words = [_LIBRARIES[each] for each in sorted({*built.controllers, *built.operations})]
-    words += [_GPUS[built.gpu]] if built.gpu else ["CPU"]
-    facts = _facts(built)
-    return [
-        f"Name: {name}",
-        f"Version: {built.version}",
-        f"Description: Horovod, distributed training for {facts['Frameworks']}",
-        "Keywords: " + ", ".join(["horovod", "distributed training", "allreduce", *words]),
-        f"URL: {_HOME}",
-        *(f"{title}: {fact}" for title, fact in facts.items()),
-    ]
+    if machine.modules.tool == "none":
+        return list(_MPIS)
+    # the site may load a module of the very MPI that it was built with by default
+    same = _INTEL_MPIS if built.mpi.name in _INTEL_MPIS else (built.mpi.name,)
+    return [name for name in _MPIS if name.lower() not in same]
 
 
 def _facts(built: Built) -> Dict[str, str]:
@@ -102,12 +110,11 @@ def _facts(built: Built) -> Dict[str, str]:
         f"{_title(name)} {externals.spack_version(version)}".strip()
         for name, version in sorted(built.frameworks.items())
     ]
-    titles = {**_LIBRARIES, "mpi": f"MPI ({built.mpi})"}
-    controllers = [titles[each] for each in built.controllers]
+    controllers = {**_LIBRARIES, "mpi": f"MPI ({built.mpi})"}
     architectures = f"{_GPUS[built.gpu]} {', '.join(built.architectures)}" if built.gpu else "none"
     return {
         "Frameworks": ", ".join(frameworks),
-        "Controllers": ", ".join(controllers),
+        "Controllers": ", ".join(controllers[each] for each in built.controllers),
         "Operations": ", ".join(_LIBRARIES[each] for each in built.operations),
         "GPU architectures": architectures.strip(),
         "Python": built.python,
@@ -121,27 +128,44 @@ def _title(framework: str) -> str:
     return externals.FRAMEWORKS.get(package, _TITLES.get(framework, framework))
 
 
-def _help(built: Built, machine: Site, fabric: Dict[str, str]) -> str:
-    facts = _facts(built)
-    width = max(map(len, facts)) + 2
-    lines = [f"Horovod {built.version} for {facts['Frameworks']}.", ""]
-    lines += [f"{title + ':':<{width}}{fact}" for title, fact in facts.items()]
-    launcher = machine.launcher if machine.launcher != "horovodrun" else "mpirun"
+def _whatis(built: Built, name: str, facts: Mapping[str, str]) -> Tuple[str, ...]:
+    libraries = [_LIBRARIES[each] for each in sorted({*built.controllers, *built.operations})]
+    keywords = ["horovod", "distributed training", "allreduce", *libraries]
+    keywords.append(_GPUS.get(built.gpu, "CPU"))
+    lines = {
+        "Name": name,
+        "Version": built.version,
+        "Description": f"Horovod, distributed training for {facts['Frameworks']}",
+        "Keywords": ", ".join(keywords),
+        "URL": "https://github.com/horovod/horovod",
+        **facts,
+    }
+    return tuple(f"{title}: {line}" for title, line in lines.items())
+
+
+def _help(built: Built, machine: Site, fabric: Mapping[str, str], facts: Mapping[str, str]) -> str:
+    launcher = "mpirun -np"
     if "mpi" not in built.controllers:
-        launcher = "horovodrun --gloo"
-    lines += ["", f"To run on two ranks: {launcher} {'-n' if launcher == 'srun' else '-np'} 2 "]
-    lines[-1] += "python train.py"
-    lines += ["To see what it was built with: horovodrun --check-build"]
-    if fabric:
-        lines += ["", f"For {machine.name}'s network it sets {', '.join(sorted(fabric))}."]
-    for case, time in _TIMES.items():
-        for name, value in sorted(machine.fabric.get(case, {}).items()):
-            lines.append(f"Set {name}={value} {time}.")
-    return "\n".join(lines)
+        launcher = "horovodrun --gloo -np"
+    elif machine.launcher == "srun":
+        launcher = "srun -n"
+    elif machine.launcher != "horovodrun":
+        launcher = f"{machine.launcher} -np"
+    text = template.render(
+        _HELP,
+        version=built.version,
+        facts=facts,
+        width=max(map(len, facts)) + 2,
+        launcher=launcher,
+        site=machine,
+        fabric=fabric,
+        times=_TIMES,
+    )
+    return text.rstrip("\n")
 
 
 def unlocking(directory: pathlib.Path, tool: str) -> str:
-    """The line for a site's own compiler or MPI module that opens ``directory`` to its users."""
+    """The line for a site's compiler or MPI module that makes ``directory`` visible to users."""
     if tool == "lmod":
         return f'prepend_path("MODULEPATH", "{directory}")'
     return f"prepend-path MODULEPATH {directory}"

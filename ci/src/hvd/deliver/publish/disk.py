@@ -1,67 +1,48 @@
-"""Trees and links on disk, flushed before anything refers to them."""
+"""Directory trees and links on disk, flushed before anything refers to them."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pathlib
-import shutil
 import stat
-from typing import List, Mapping
+from typing import Mapping
 
 
-def put(staging: pathlib.Path, files: Mapping[str, bytes]) -> None:
-    """Write ``files`` below the directory ``staging``, which must not be there yet.
+def put(directory: pathlib.Path, files: Mapping[str, bytes]) -> None:
+    """Write ``files`` below a new ``directory``.
 
-    Whatever the umask is, all can read them and their owner alone can write.
+    Everyone can read them and only the owner can write them, whatever the umask.
     """
-    directories = {staging}
+    directories = {directory}
     for path in files:
-        directories.update(staging / parent for parent in pathlib.PurePath(path).parents)
-    for directory in sorted(directories):
-        directory.mkdir(mode=0o755)
-        # a set-group-ID bit that was inherited stays
-        directory.chmod(stat.S_IMODE(directory.stat().st_mode) & stat.S_ISGID | 0o755)
+        directories.update(directory / parent for parent in pathlib.PurePath(path).parents)
+    for each in sorted(directories):
+        each.mkdir(0o755)
+        # an inherited set-group-ID bit stays
+        each.chmod(each.stat().st_mode & stat.S_ISGID | 0o755)
     for path, content in files.items():
-        with open(staging / path, "xb") as sink:
+        with open(directory / path, "xb") as sink:
             os.fchmod(sink.fileno(), 0o644)
             sink.write(content)
             sink.flush()
             os.fsync(sink.fileno())
-    for directory in directories:
-        flush(directory)
+    for each in directories:
+        flush(each)
 
 
 def link(link: pathlib.Path, target: str) -> None:
-    """Let ``link`` be a link to ``target``, from one moment to the next."""
+    """Create the symbolic link ``link``, or replace it atomically."""
     temporary = link.with_name(f".{link.name.lstrip('.')}.new")
-    with contextlib.suppress(FileNotFoundError):
-        temporary.unlink()
+    temporary.unlink(missing_ok=True)
     temporary.symlink_to(target)
     os.replace(temporary, link)
     flush(link.parent)
 
 
 def flush(directory: pathlib.Path) -> None:
-    """Have what was made, renamed or removed in ``directory`` survive a crash."""
+    """Write the entries of ``directory`` to the disk."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def remove(directory: pathlib.Path) -> None:
-    """Remove ``directory`` and all in it, if it is there."""
-    if directory.exists():
-        shutil.rmtree(directory)
-
-
-def files(directory: pathlib.Path) -> List[pathlib.Path]:
-    """What is below ``directory`` and no directory itself."""
-    found: List[pathlib.Path] = []
-    for parent, directories, names in os.walk(directory):
-        here = pathlib.Path(parent)
-        links = [name for name in directories if (here / name).is_symlink()]
-        found += [here / name for name in [*names, *links]]
-    return sorted(found)

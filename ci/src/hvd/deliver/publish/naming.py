@@ -1,4 +1,4 @@
-"""What a published module is called, and where a hierarchy has it."""
+"""The name and version of a published module, and its directory in a hierarchy."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from hvd.model import site
 from hvd.model.built import Built
 from hvd.model.site import Modules, Site
 
-#: What users call Horovod's module.
+#: The module's name for users.
 NAME = "horovod"
 #: Spack's projection where a site has none.
 PROJECTION = "{name}/{version}"
-#: How frameworks are called in a module's version.
+#: Frameworks in a module's version.
 _SHORT = {"pytorch": "torch", "tensorflow": "tf"}
 _SUFFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+]*(-[A-Za-z0-9._+]+)*")
 _NAMED = re.compile(r"[\w.+-]+/[\w.+-]+")
@@ -24,81 +24,81 @@ _NAMED = re.compile(r"[\w.+-]+/[\w.+-]+")
 def name(built: Built, machine: Site, suffix: str = "") -> Tuple[str, str]:
     """Name and version of the module of ``built`` at a site.
 
-    The site's projection comes first.  What sets variants of Horovod apart follows: frameworks,
-    MPI, operations, controllers; what the projection or the hierarchy says already does not.
+    The site's projection comes first, then what tells variants of Horovod apart: frameworks,
+    MPI, operations and controllers.  What the projection or the hierarchy names is not repeated.
 
     Raises:
         HvdError: the projection cannot be used, or ``suffix`` is not a word.
     """
     projection = machine.modules.projection or PROJECTION
     tokens = {
-        "name": NAME,
-        "version": built.version,
-        "compiler.name": built.compiler.name,
-        "compiler.version": built.compiler.version,
-        "^mpi.name": built.mpi.name,
-        "^mpi.version": built.mpi.version,
+        "{name}": NAME,
+        "{version}": built.version,
+        "{compiler.name}": built.compiler.name,
+        "{compiler.version}": built.compiler.version,
+        "{^mpi.name}": built.mpi.name,
+        "{^mpi.version}": built.mpi.version,
     }
-
-    def value(match: re.Match) -> str:
-        if match[1] not in tokens:
-            known = ", ".join(f"{{{token}}}" for token in tokens)
-            raise _wrong(machine, f"'{match[0]}' is not known", f"use some of {known}")
-        return tokens[match[1]]
-
-    base = re.sub(r"\{([^{}]*)\}", value, projection)
+    base = projection
+    for token, value in tokens.items():
+        base = base.replace(token, value)
+    file = paths.shorten(site.directory() / machine.name / site.SITE)
     if not _NAMED.fullmatch(base):
-        raise _wrong(machine, f"'{base}' is not a name and a version", f"such as {PROJECTION}")
+        raise HvdError(
+            f"{file}: key 'modules:projection': '{base}' is not a name and a version",
+            f"use a projection such as {PROJECTION}, of {', '.join(tokens)}",
+        )
     if suffix and not _SUFFIX.fullmatch(suffix):
         raise HvdError(f"--suffix: '{suffix}' is not a word", "use letters, digits, . _ + and -")
     module, version = base.split("/")
-    told = "^mpi" in projection or "mpi" in machine.modules.hierarchy
-    return module, "-".join([version, *_marks(built, told), *filter(None, [suffix])])
+    mpi_named = "^mpi" in projection or "mpi" in machine.modules.hierarchy
+    marks = [version, *_marks(built, mpi_named)]
+    return module, "-".join([*marks, suffix] if suffix else marks)
 
 
 def directory(built: Built, modules: Modules) -> str:
-    """Where a hierarchy has the module; empty for a flat tree.
+    """The module's directory in a hierarchy; empty for a flat tree.
 
-    The names are those that Lmod's and EasyBuild's hierarchies have: ``Core``, ``Compiler``,
-    ``MPI``.
+    ``Core``, ``Compiler`` and ``MPI`` are the names in Lmod's and EasyBuild's hierarchies.
     """
     if not modules.hierarchy:
         return ""
-    compiler = f"{built.compiler.name}/{built.compiler.version}"
-    mpi = f"{built.mpi.name}/{built.mpi.version}"
+    levels = []
+    root = "Core"
+    if "compiler" in modules.hierarchy:
+        root = "Compiler"
+        levels.append(f"{built.compiler.name}/{built.compiler.version}")
     if "mpi" in modules.hierarchy and built.mpi.name:
-        return f"MPI/{compiler}/{mpi}" if "compiler" in modules.hierarchy else f"MPI/{mpi}"
-    return f"Compiler/{compiler}" if "compiler" in modules.hierarchy else "Core"
+        root = "MPI"
+        levels.append(f"{built.mpi.name}/{built.mpi.version}")
+    return "/".join([root, *levels])
 
 
-def minor(version: str) -> str:
-    """Major and minor version."""
-    return ".".join(version.split("+")[0].split(".")[:2])
-
-
-def _marks(built: Built, mpi_told: bool) -> List[str]:
-    """What sets this variant of Horovod apart."""
-    marks = [
-        "-".join(filter(None, [_SHORT.get(framework, framework), minor(version)]))
-        for framework, version in sorted(built.frameworks.items(), key=_order)
-    ]
-    if "mpi" in built.controllers:
-        marks += [] if mpi_told else [f"{built.mpi.name}-{minor(built.mpi.version)}"]
-        marks += [] if "gloo" in built.controllers else ["nogloo"]
-    else:
+def _marks(built: Built, mpi_named: bool) -> List[str]:
+    """What tells this variant of Horovod from others."""
+    marks = []
+    for framework in sorted(built.frameworks, key=lambda name: (name not in _SHORT, name)):
+        marks.append(_SHORT.get(framework, framework))
+        marks += _minor(built.frameworks[framework])
+    if "mpi" not in built.controllers:
         marks.append("gloo")
-    marks += {"nccl": ["nccl"], "rccl": ["rccl"], "ddl": ["ddl"]}.get(built.case, [])
-    marks += [built.gpu] if built.case == "mpi" else []
-    marks += ["ccl"] if "ccl" in built.operations else []
-    return marks + (["gpumpi"] if built.gpu_mpi and built.case != "mpi" else [])
+    else:
+        if not mpi_named:
+            marks += [built.mpi.name, *_minor(built.mpi.version)]
+        if "gloo" not in built.controllers:
+            marks.append("nogloo")
+    if built.case == "mpi":
+        marks.append(built.gpu)
+    elif built.case != "cpu":
+        marks.append(built.case)
+    if "ccl" in built.operations:
+        marks.append("ccl")
+    if built.gpu_mpi and built.case != "mpi":
+        marks.append("gpumpi")
+    return marks
 
 
-def _order(item: Tuple[str, str]) -> Tuple[int, str]:
-    """Those with a short name first, in that order."""
-    known = list(_SHORT)
-    return (known.index(item[0]) if item[0] in known else len(known), item[0])
-
-
-def _wrong(machine: Site, what: str, remedy: str) -> HvdError:
-    shown = paths.shorten(site.file(machine.name))
-    return HvdError(f"{shown}: key 'modules:projection': {what}", remedy)
+def _minor(version: str) -> List[str]:
+    """Major and minor version as one word; none where the version is not known."""
+    release = version.partition("+")[0]
+    return [".".join(release.split(".")[:2])] if release else []

@@ -1,18 +1,18 @@
-"""What a publication would change, and what stands in its way; nothing is written here."""
+"""The tree that a publication makes, and how it differs from the one before."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Dict, List, Mapping, Sequence, Tuple
+from typing import Collection, Dict, List, Mapping, Sequence, Tuple
 
 from hvd.core.errors import HvdError
 from hvd.deliver.publish import render
-from hvd.deliver.publish.module import Module
+from hvd.deliver.publish.describe import Module
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """What a published file comes from: an environment, and the engine that built it."""
+    """The origin of a module: an environment, and the engine that built it."""
 
     environment: str
     engine: str
@@ -23,12 +23,12 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class Tree:
-    """All that is published below a root: the same for every tool, but for the language.
+    """Everything published below a root.
 
     Args:
-        files: contents by path, which begins with the tool's name.
-        sources: what each module's file comes from.
-        defaults: for each directory with modules of one name, the path of the default.
+        files: content by path; paths begin with the tool's name.
+        sources: the origin of each module's file.
+        defaults: path of the default version, by the directory of all versions.
     """
 
     files: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
@@ -38,7 +38,7 @@ class Tree:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A line of what changes: ``new``, ``same``, ``replaced``, ``default``, ``back``, ``gone``."""
+    """One difference between two trees: ``new``, ``same``, ``replaced``, ``gone``, ``default``."""
 
     change: str
     path: str
@@ -52,70 +52,57 @@ def make(
     default: bool = False,
     replace: bool = False,
 ) -> Tuple[Tree, List[Row]]:
-    """``current`` with the modules ``wanted`` in it, for each of ``tools``.
+    """Add the modules ``wanted`` to ``current``, for each of ``tools``.
 
     Args:
-        default: make the last of them the default of its name.
-        replace: put them in place of those of the same name with another content.
+        default: make the last of them the default version.
+        replace: replace modules with the same name and another content.
 
     Returns:
-        The tree, and what is new in it.
+        The new tree, and how it differs.
 
     Raises:
-        HvdError: two modules have one name and not the same content.
+        HvdError: two modules have the same name and different content.
     """
     files: Dict[str, bytes] = dict(current.files)
     sources: Dict[str, Source] = dict(current.sources)
     defaults: Dict[str, str] = dict(current.defaults)
-    rows: List[Row] = []
-    mine: Dict[str, Source] = {}
+    added = set()
     for tool in tools:
         for module, source in wanted:
-            path = f"{tool}/{render.file(module, tool)}"
-            content = render.module(module, tool)
-            change = "new" if path not in files else "same"
-            if files.get(path, content) != content:
-                if path in mine:
-                    raise _clash(module, source, mine[path], "")
-                if not replace:
-                    raise _clash(module, source, sources[path], ", or --replace")
-                change = "replaced"
-            if path not in mine:
-                rows.append(Row(change, path, str(source)))
-            files[path], sources[path], mine[path] = content, source, source
-            group = path.rpartition("/")[0]
-            if group not in defaults or default and (module, source) == wanted[-1]:
-                if defaults.get(group) != path:
-                    rows.append(Row("default", path, str(source)))
-                defaults[group] = path
-                files[f"{tool}/{render.default_file(render.file(module, tool), tool)}"] = (
-                    render.default(path, tool)
+            path, content = render.module(module, tool)
+            if files.get(path, content) != content and (path in added or not replace):
+                or_else = "" if path in added else ", or --replace"
+                raise HvdError(
+                    f"{module.full_name} of {source} has the name of another module, of"
+                    f" {sources[path]}",
+                    f"give it a name of its own: --suffix WORD{or_else}",
                 )
-    return Tree(files, sources, defaults), rows
+            files[path] = content
+            sources[path] = source
+            added.add(path)
+            group = path.rpartition("/")[0]
+            if group not in defaults or (default and module is wanted[-1][0]):
+                defaults[group] = path
+                files.update([render.default(path)])
+    tree = Tree(files, sources, defaults)
+    return tree, changed(current, tree, added)
 
 
-def changed(before: Tree, after: Tree) -> List[Row]:
-    """What going from one tree back to another does."""
-    rows: List[Row] = []
-
-    def add(change: str, path: str) -> None:
-        rows.append(Row(change, path, str(after.sources.get(path) or before.sources[path])))
-
-    for path in sorted({*before.sources, *after.sources}):
+def changed(before: Tree, after: Tree, shown: Collection[str] = ()) -> List[Row]:
+    """The differences between two trees; for ``shown`` paths also that there is none."""
+    sources = {**before.sources, **after.sources}
+    rows = []
+    for path in sorted(sources):
         if path not in after.files:
-            add("gone", path)
+            change = "gone"
         elif path not in before.files:
-            add("back", path)
-        elif before.files[path] != after.files[path]:
-            add("replaced", path)
-    for group in sorted({*before.defaults, *after.defaults}):
-        if group in after.defaults and before.defaults.get(group) != after.defaults[group]:
-            add("default", after.defaults[group])
+            change = "new"
+        else:
+            change = "same" if before.files[path] == after.files[path] else "replaced"
+        if change != "same" or path in shown:
+            rows.append(Row(change, path, str(sources[path])))
+    for group, path in sorted(after.defaults.items()):
+        if before.defaults.get(group) != path:
+            rows.append(Row("default", path, str(sources[path])))
     return rows
-
-
-def _clash(module: Module, source: Source, other: Source, or_else: str) -> HvdError:
-    return HvdError(
-        f"{module.full_name} of {source} has the name of another module, of {other}",
-        f"give it a name of its own: --suffix WORD{or_else}",
-    )

@@ -1,12 +1,12 @@
-"""The published tree on disk: generations, of which one at a time is seen.
+"""The published tree on disk: generations, one of which is visible.
 
-    ROOT/lmod -> .current/lmod        what users give to `module use`; ROOT/tcl likewise
+    ROOT/lmod -> .current/lmod        for `module use`; ROOT/tcl likewise
     ROOT/.current -> .generations/N-DIGEST
     ROOT/.generations/N-DIGEST/       manifest.json, lmod/, tcl/
 
 A generation is written aside, flushed to the disk and renamed; then `.current` is replaced by
-rename(2).  A reader sees the one before or the one after, for all tools at once, and a crash
-leaves the one before.  Earlier generations stay.
+rename(2).  A reader sees the old one or the new one, for all tools at once, and a crash leaves
+the old one.  Earlier generations stay.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ import hashlib
 import json
 import os
 import pathlib
+import shutil
 import stat
-from typing import Iterator
+from typing import Dict, Iterator
 
 from hvd.core import lock
 from hvd.core.errors import HvdError
@@ -29,18 +30,18 @@ GENERATIONS = ".generations"
 CURRENT = ".current"
 MANIFEST = "manifest.json"
 LOCK = ".lock"
-#: Raised whenever the manifest changes its meaning.
+#: Raised whenever the meaning of the manifest changes.
 FORMAT = 1
 #: The tools that a tree can be for.
 TOOLS = ("lmod", "tcl")
-#: A generation that is being written; one that was left is of a process that was killed.  Each
-#: user has one, as nobody can remove another's.
+#: A generation that is being written, or was when its process was killed.  Each user has one,
+#: as nobody can remove another's.
 _STAGING = f".new-{os.getuid()}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Generation:
-    """A published tree: the name of its directory, that of the one before, and the tree."""
+    """A published tree: the name of its directory, that of the previous one, and the tree."""
 
     name: str = ""
     parent: str = ""
@@ -49,34 +50,35 @@ class Generation:
 
 @contextlib.contextmanager
 def locked(root: pathlib.Path) -> Iterator[None]:
-    """Hold ``root`` alone; make it where it is not there.
+    """Create ``root`` if needed, and lock it.
 
     Raises:
         HvdError: another process publishes there, or it cannot be written to.
     """
+    file = root / LOCK
     with reported(root):
         if not root.is_dir():
-            root.mkdir(parents=True, mode=0o755)
+            root.mkdir(mode=0o755, parents=True)
             root.chmod(0o755)
-        file = root / LOCK
         if not file.exists():
-            descriptor = os.open(file, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
-            os.fchmod(descriptor, 0o644 | _group_write(root))
-            os.close(descriptor)
-        os.close(os.open(file, os.O_RDWR))
+            file.touch(0o644)
+            file.chmod(0o644 | root.stat().st_mode & stat.S_IWGRP)
     # some file systems have no locks
     with reported(root), lock.exclusive(file, f"publishes to {root}"):
         yield
 
 
 def read(root: pathlib.Path) -> Generation:
-    """What is published at ``root``; an empty tree where nothing is.
+    """The published generation; an empty one if there is none.
 
     Raises:
-        HvdError: something is there that was not written by :func:`write`, or was changed since.
+        HvdError: a file is missing, was changed by hand, or was not written by this module.
     """
     for tool in TOOLS:
-        _check_link(root / tool, f"{CURRENT}/{tool}")
+        link = root / tool
+        ours = link.is_symlink() and os.readlink(link) == f"{CURRENT}/{tool}"
+        if os.path.lexists(link) and not ours:
+            raise _foreign(link)
     link = root / CURRENT
     if not os.path.lexists(link):
         return Generation()
@@ -86,7 +88,7 @@ def read(root: pathlib.Path) -> Generation:
 
 
 def load(root: pathlib.Path, name: str) -> Generation:
-    """The generation called ``name``, each of its files as it was written.
+    """The generation called ``name``, every file of it as it was written.
 
     Raises:
         HvdError: as :func:`read`.
@@ -95,34 +97,32 @@ def load(root: pathlib.Path, name: str) -> Generation:
     manifest = directory / MANIFEST
     try:
         data = json.loads(manifest.read_text())
-        digests, parent = data["files"], data["parent"]
-        sources = {path: Source(**source) for path, source in data["modules"].items()}
-        defaults = data["defaults"]
         if data["format"] != FORMAT:
             raise KeyError(f"format {data['format']}")
+        digests, parent, defaults = data["files"], data["parent"], data["defaults"]
+        sources = {path: Source(**source) for path, source in data["modules"].items()}
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise HvdError(
             f"{manifest} cannot be read: {error}",
-            "publish to another --root, or put the file back from a backup",
+            "publish to another --root, or restore the file from a backup",
         ) from error
-    files = {}
-    for path in disk.files(directory):
-        name_ = path.relative_to(directory).as_posix()
-        if name_ == MANIFEST:
+    files: Dict[str, bytes] = {}
+    for path in sorted(directory.rglob("*")):
+        relative = path.relative_to(directory).as_posix()
+        if relative == MANIFEST or (path.is_dir() and not path.is_symlink()):
             continue
-        if name_ not in digests or path.is_symlink():
+        if relative not in digests or path.is_symlink():
             raise _foreign(path)
-        files[name_] = path.read_bytes()
-        if hashlib.sha256(files[name_]).hexdigest() != digests[name_]:
+        files[relative] = path.read_bytes()
+        if _digest(files[relative]) != digests[relative]:
             raise HvdError(
                 f"{path} was changed by hand",
-                "take the change back: it would be lost; what is published can be changed by "
-                "publishing with --replace",
+                "undo the change, which would be lost; to change what is published, use --replace",
             )
-    gone = sorted(set(digests) - set(files))
-    if gone:
+    missing = sorted(set(digests) - set(files))
+    if missing:
         raise HvdError(
-            f"{directory / gone[0]} is gone", "put it back from a backup, or go to --rollback"
+            f"{directory / missing[0]} is gone", "restore it from a backup, or use --rollback"
         )
     return Generation(name, parent, Tree(files, sources, defaults))
 
@@ -133,40 +133,44 @@ def write(root: pathlib.Path, current: Generation, tree: Tree) -> str:
     Raises:
         HvdError: it cannot be written; what was published before still is.
     """
+    digests = {path: _digest(content) for path, content in tree.files.items()}
+    manifest = {
+        "format": FORMAT,
+        "parent": current.name,
+        "modules": {path: dataclasses.asdict(each) for path, each in tree.sources.items()},
+        "defaults": dict(tree.defaults),
+        "files": digests,
+    }
+    text = json.dumps(manifest, indent=1, sort_keys=True) + "\n"
+    generations = root / GENERATIONS
+    staging = generations / _STAGING
     with reported(root):
-        generations = root / GENERATIONS
         if not generations.is_dir():
-            generations.mkdir(mode=0o755)
-            generations.chmod(0o755 | _shared(root))
-        staging = generations / _STAGING
-        disk.remove(staging)
-        content = {path: hashlib.sha256(each).hexdigest() for path, each in tree.files.items()}
-        digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-        name = f"{_number(generations):04d}-{digest[:12]}"
-        manifest = {
-            "format": FORMAT,
-            "parent": current.name,
-            "modules": {path: dataclasses.asdict(each) for path, each in tree.sources.items()},
-            "defaults": dict(tree.defaults),
-            "files": content,
-        }
-        text = json.dumps(manifest, indent=1, sort_keys=True) + "\n"
+            generations.mkdir(0o755)
+            # a group that shares the root publishes together
+            shared = root.stat().st_mode & (stat.S_IWGRP | stat.S_ISGID)
+            generations.chmod(0o755 | shared)
+        numbers = [path.name.partition("-")[0] for path in generations.iterdir()]
+        number = max((int(each) for each in numbers if each.isdigit()), default=0) + 1
+        content = json.dumps(digests, sort_keys=True).encode()
+        name = f"{number:04d}-{_digest(content)[:12]}"
+        shutil.rmtree(staging, ignore_errors=True)
         try:
             disk.put(staging, {**tree.files, MANIFEST: text.encode()})
             os.rename(staging, generations / name)
             disk.flush(generations)
         except BaseException:
-            disk.remove(staging)
+            shutil.rmtree(staging, ignore_errors=True)
             raise
         switch(root, name)
-        return name
+    return name
 
 
 def switch(root: pathlib.Path, name: str) -> None:
-    """Let readers see the generation called ``name``, from one moment to the next.
+    """Make the generation called ``name`` the visible one, atomically.
 
     Raises:
-        HvdError: it cannot be; what was seen before still is.
+        HvdError: it cannot be; the previous one is still visible.
     """
     with reported(root):
         disk.link(root / CURRENT, f"{GENERATIONS}/{name}")
@@ -175,36 +179,9 @@ def switch(root: pathlib.Path, name: str) -> None:
                 disk.link(root / tool, f"{CURRENT}/{tool}")
 
 
-def _number(generations: pathlib.Path) -> int:
-    numbers = [path.name.partition("-")[0] for path in generations.iterdir()]
-    return max([int(number) for number in numbers if number.isdigit()], default=0) + 1
-
-
-def _check_link(link: pathlib.Path, target: str) -> None:
-    if os.path.lexists(link) and not (link.is_symlink() and os.readlink(link) == target):
-        raise _foreign(link)
-
-
-def _foreign(path: pathlib.Path) -> HvdError:
-    return HvdError(
-        f"{path} was not written by ./hvd publish, and stands in its way",
-        "move it elsewhere, or publish to another --root",
-    )
-
-
-def _group_write(root: pathlib.Path) -> int:
-    """Whether those of the directory's group may write, as a mode."""
-    return root.stat().st_mode & stat.S_IWGRP
-
-
-def _shared(root: pathlib.Path) -> int:
-    """What lets a group publish together: the directory's bits for that."""
-    return root.stat().st_mode & (stat.S_IWGRP | stat.S_ISGID)
-
-
 @contextlib.contextmanager
 def reported(root: pathlib.Path) -> Iterator[None]:
-    """Say in one line what the system refuses below ``root``.
+    """Report errors of the system below ``root``.
 
     Raises:
         HvdError: the system refused something.
@@ -218,3 +195,14 @@ def reported(root: pathlib.Path) -> Iterator[None]:
             "check the directory's permissions, its quota and the space left on its disk, "
             "or publish to another --root",
         ) from error
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _foreign(path: pathlib.Path) -> HvdError:
+    return HvdError(
+        f"{path} is in the way: ./hvd publish did not write it",
+        "move it elsewhere, or publish to another --root",
+    )
