@@ -1,6 +1,8 @@
-"""publish's tree on disk: whole or not at all, one writer, nothing lost that others wrote."""
+"""publish's tree on disk: whole or not at all, one writer, no file of others lost."""
 
 import os
+import shlex
+import shutil
 import signal
 import stat
 import subprocess
@@ -12,18 +14,32 @@ from hvd.core import paths
 from hvd.deliver.publish import store
 from hvd.deliver.publish.plan import Source, Tree
 from tests import publishing
+from tests.conftest import unmet
 
-#: What a killed publication may have been in the middle of.
+NAME = "horovod/0.28.1-torch-2.13-openmpi-4.1"
+#: The system calls before which a publication is killed.
 CALLS = ("open", "fsync", "mkdir", "chmod", "fchmod", "rename", "replace", "symlink")
 
 
 @pytest.fixture(autouse=True)
-def state(tmp_path, monkeypatch):
-    return publishing.state(tmp_path / "state", monkeypatch)
+def root(tmp_path, monkeypatch):
+    publishing.state(tmp_path / "state", monkeypatch)
+    return tmp_path / "m"
 
 
-#: What a group shares below the root.
-SHARED = {".lock": 0o664, ".generations": 0o2775, "tcl": 0o2755}
+@pytest.fixture
+def published(publish, root):
+    """A function that publishes a build for both tools, with further options."""
+    publishing.pretend()
+
+    def run(*options):
+        return publish("--root", root, "--tool", "both", *options)
+
+    return run
+
+
+def variables():
+    return {**os.environ, "PYTHONPATH": str(paths.SOURCE)}
 
 
 def tree(*versions: str) -> Tree:
@@ -37,7 +53,11 @@ def put(root, *versions: str) -> str:
 
 
 def killed_at(call: int, root, *versions: str) -> bool:
-    """Publish in a child that is killed before the system call of that number; whether it was."""
+    """Publish in a child that is killed before its system call number ``call``, if it makes one.
+
+    Returns:
+        Whether it was killed.
+    """
     child = os.fork()
     if not child:
         count = 0
@@ -64,15 +84,16 @@ def killed_at(call: int, root, *versions: str) -> bool:
 
 @pytest.mark.parametrize(("first", "step"), [(True, 3), (False, 1)], ids=["first", "second"])
 def test_a_kill_at_any_moment_leaves_a_whole_tree(first, step, tmp_path) -> None:
-    """What is seen is the tree before or the one after; the next publication goes through."""
+    """The old tree is visible, or the new one; the next publication succeeds."""
     before = tree() if first else tree("1")
     call, seen = 0, set()
-    while True:
+    killed = True
+    while killed:
         call += step
         root = tmp_path / str(call)
         if not first:
             put(root, "1")
-        ended = not killed_at(call, root, "1", "2")
+        killed = killed_at(call, root, "1", "2")
         found = store.read(root).tree
         assert found.files in (before.files, tree("1", "2").files)
         seen.add(len(found.files))
@@ -83,14 +104,11 @@ def test_a_kill_at_any_moment_leaves_a_whole_tree(first, step, tmp_path) -> None
         store.switch(root, store.read(root).name)
         assert {path.name for path in (root / "lmod/horovod").iterdir()} == {"1", "2"}
         assert not list((root / store.GENERATIONS).glob(".*"))
-        if ended:
-            break
-    # it was killed before and after the moment that counts, and in many others
+    # it was killed many times, before and after the new tree became visible
     assert call > 20 and seen == {len(before.files), 4}
 
 
-def test_a_reader_sees_no_part_of_a_tree(tmp_path) -> None:
-    root = tmp_path / "m"
+def test_a_reader_sees_no_part_of_a_tree(root) -> None:
     put(root, "0")
     child = os.fork()
     if not child:
@@ -101,90 +119,174 @@ def test_a_reader_sees_no_part_of_a_tree(tmp_path) -> None:
             os._exit(0)
     generations = set()
     while not os.waitpid(child, os.WNOHANG)[0]:
-        seen = os.path.realpath(root / "lmod/horovod")
+        generations.add(os.path.realpath(root / "lmod/horovod"))
         names = {path.name for path in (root / "lmod/horovod").iterdir()}
         assert names == {str(number) for number in range(len(names))}
         for name in names:
-            # by the name that a module tool has, and that may be of the next generation by now
+            # the next generation may be visible by now
             assert (root / "lmod/horovod" / name).read_bytes() == name.encode() * 999
-        generations.add(seen)
     assert len(generations) > 3
     assert len(store.read(root).tree.files) == 80
 
 
-def test_two_at_a_time(publish, tmp_path) -> None:
-    publishing.pretend()
-    root = tmp_path / "m"
+def test_two_at_a_time(published, root) -> None:
+    command = publishing.command("publish", "--root", root, "--tool", "both")
     with store.locked(root):
-        other = subprocess.run(
-            publishing.command("publish", "--root", root, "--tool", "both"),
-            env={**os.environ, "PYTHONPATH": str(paths.SOURCE)},
-            capture_output=True,
-            text=True,
-        )
-    assert other.returncode == 2
-    assert f"another ./hvd (process {os.getpid()}) publishes to {root}" in other.stderr
+        other = subprocess.run(command, env=variables(), capture_output=True, text=True)
+    assert other.returncode == 2 and f"(process {os.getpid()})" in other.stderr
     assert not (root / store.CURRENT).exists()
-    assert publish("--root", root, "--tool", "both")[0] == 0
+    assert published()[0] == 0
 
 
-def test_rollback_goes_back_one_at_a_time(publish, tmp_path) -> None:
-    publishing.pretend()
-    root = tmp_path / "m"
-    common = ["--root", root, "--tool", "both"]
-    publish(*common)
+def test_rollback_goes_back_one_at_a_time(published, publish, root) -> None:
+    back = ["--root", root, "--rollback"]
+    published()
     first = publishing.snapshot(root / "lmod/")
-    publish(*common, "--suffix", "a", "--default")
-    publish(*common, "--suffix", "b")
-    status, said = publish("--root", root, "--rollback", "--dry-run")
+    published("--suffix", "a", "--default")
+    published("--suffix", "b")
+    status, said = publish(*back, "--dry-run")
     assert status == 0 and "gone" in said and "4.1-b" in said and "4.1-a.lua" not in said
     assert len(store.read(root).tree.sources) == 6
-    assert publish("--root", root, "--rollback")[0] == 0
-    status, said = publish("--root", root, "--rollback")
+    assert publish(*back)[0] == 0
+    status, said = publish(*back)
     assert status == 0 and said.count("default") == 2
     assert publishing.snapshot(root / "lmod/") == first
-    status, said = publish("--root", root, "--rollback")
-    assert status == 2 and "no earlier publication" in said
+    assert publish(*back)[0] == 2
     # and forward again, with a number of its own
-    publish(*common, "--suffix", "c")
+    published("--suffix", "c")
     assert store.read(root).name.startswith("0004-")
 
 
 @pytest.mark.parametrize("umask", [0, 0o77])
-def test_the_group_reads_and_the_world_does_not_write(umask, publish, tmp_path) -> None:
-    publishing.pretend()
+def test_everyone_reads_and_only_the_owner_writes(umask, published, root) -> None:
     before = os.umask(umask)
     try:
-        assert publish("--root", tmp_path / "m", "--tool", "both")[0] == 0
+        assert published()[0] == 0
     finally:
         os.umask(before)
-    for path in [tmp_path / "m", *(tmp_path / "m").rglob("*")]:
-        mode = path.lstat().st_mode
+    for path in [root, *root.rglob("*")]:
         if not path.is_symlink():
-            assert stat.S_IMODE(mode) == (0o755 if path.is_dir() else 0o644), path
+            mode = stat.S_IMODE(path.stat().st_mode)
+            assert mode == (0o755 if path.is_dir() else 0o644), path
 
 
-def test_a_group_publishes_together(publish, tmp_path) -> None:
-    """Where its directory is for that."""
-    publishing.pretend()
-    root = tmp_path / "m"
+def test_a_group_publishes_together_where_its_directory_is_for_that(published, root) -> None:
     root.mkdir()
     root.chmod(0o2775)
-    assert publish("--root", root, "--tool", "tcl")[0] == 0
-    modes = {
-        p.name: stat.S_IMODE(p.stat().st_mode) for p in (root / ".lock", root / ".generations")
-    }
-    assert modes == {".lock": 0o664, ".generations": 0o2775}
-    assert stat.S_IMODE((root / "tcl/").stat().st_mode) == 0o2755
+    assert published()[0] == 0
+    modes = {".lock": 0o664, ".generations": 0o2775, "tcl/": 0o2755}
+    assert {name: stat.S_IMODE(os.stat(root / name).st_mode) for name in modes} == modes
 
 
-@pytest.mark.parametrize("count", [10])
-def test_ten_variants_are_published_in_a_moment(count, publish, tmp_path) -> None:
-    """All at once, and one after the other; see docs/publishing.md for how it grows."""
-    publishing.pretend()
-    root = tmp_path / "m"
+def test_ten_variants_are_published_in_a_moment(published, root) -> None:
+    """See docs/publishing.md for how the time grows."""
+    count = 10
     begin = time.process_time()
     for number in range(count):
-        assert publish("--root", root, "--tool", "both", "--suffix", f"v{number}")[0] == 0
+        assert published("--suffix", f"v{number}")[0] == 0
     assert time.process_time() - begin < count
     assert len(store.read(root).tree.sources) == 2 * count
+
+
+@pytest.mark.parametrize(
+    ("path", "spoil"),
+    [
+        (f"lmod/{NAME}.lua", 'echo mine > "$0"'),
+        ("tcl/horovod/mine", 'echo mine > "$0"'),
+        ("tcl/horovod/mine", 'ln -s /tmp "$0"'),
+        (f"tcl/{NAME}", 'rm "$0"'),
+        ("lmod", 'rm "$0"; mkdir "$0"'),
+        (".current", 'rm "$0"; echo mine > "$0"'),
+        (f".current/{store.MANIFEST}", """echo '{"format": 1}' > "$0" """),
+    ],
+)
+def test_what_others_wrote_is_named_and_stays(path, spoil, published, root) -> None:
+    assert published()[0] == 0
+    subprocess.run(["sh", "-c", spoil, root / path], check=True)
+    before = publishing.snapshot(root)
+    for option in ("--suffix=a", "--replace"):
+        status, said = published(option)
+        assert status == 2 and path.rpartition("/")[2] in said and "hint" in said
+    assert publishing.snapshot(root) == before
+
+
+def test_a_foreign_directory_in_the_way(published, root) -> None:
+    (root / "lmod").mkdir(parents=True)
+    (root / "other").write_text("not in the way")
+    before = publishing.snapshot(root)
+    status, said = published()
+    assert status == 2 and f"{root}/lmod" in said
+    assert publishing.snapshot(root) == before
+    (root / "lmod").rmdir()
+    assert published()[0] == 0
+    assert (root / "other").read_text() == "not in the way"
+
+
+def test_a_root_that_cannot_be_made(published, root) -> None:
+    root.write_text("")
+    status, said = published()
+    assert status == 2 and f"{root}: File exists" in said
+
+
+#: Publish; make the disk refuse everything; publish again, and check that nothing changed.
+ON_A_DISK = """\
+set -eu
+mount -t tmpfs -o {options} none "$DISK"
+publish() {{ {hvd} publish --root "$DISK/m" --tool both "$@"; }}
+publish > "$OUT/first"
+look() {{
+    cd "$DISK/m"
+    find . ! -name .lock -printf '%p %m %l\\n' | sort
+    cat lmod/horovod/* | cksum
+}}
+look > "$OUT/before"
+{spoil}
+publish --suffix second > "$OUT/said" 2>&1 && exit 9
+look > "$OUT/after"
+{mend}
+publish --suffix second > "$OUT/third"
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "spoil", "mend", "error"),
+    [
+        (
+            "size=256k",
+            'dd if=/dev/zero of="$DISK/filler" bs=4k 2> /dev/null || true',
+            'rm "$DISK/filler"',
+            "No space left on device",
+        ),
+        (
+            "size=1m",
+            'mount -o remount,ro "$DISK"',
+            'mount -o remount,rw "$DISK"',
+            "Read-only file system",
+        ),
+    ],
+    ids=["full", "read-only"],
+)
+def test_a_disk_that_takes_nothing(options, spoil, mend, error, request, tmp_path) -> None:
+    """What was published before still is, and the next publication succeeds."""
+    if not shutil.which("unshare"):
+        unmet(request.config, "build", "unshare is not on PATH")
+    alone = ["unshare", "--mount", "--map-root-user"]
+    probe = subprocess.run([*alone, "mount", "-t", "tmpfs", "none", tmp_path], capture_output=True)
+    if probe.returncode:
+        unmet(request.config, "build", f"cannot mount: {probe.stderr.decode().strip()}")
+    publishing.pretend()
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    hvd = shlex.join(publishing.command())
+    script = ON_A_DISK.format(options=options, spoil=spoil, mend=mend, hvd=hvd)
+    done = subprocess.run(
+        [*alone, "bash", "-c", script],
+        env={**variables(), "DISK": str(disk), "OUT": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "before").read_text() == (tmp_path / "after").read_text()
+    said = (tmp_path / "said").read_text()
+    assert error in said and "hint" in said
+    assert "0002-" in (tmp_path / "third").read_text()
