@@ -3,7 +3,6 @@
 import io
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 
@@ -46,81 +45,63 @@ def derived(tmp_path, monkeypatch):
     return load
 
 
-def tool(name):
-    """A linter of the test requirements, beside the interpreter."""
-    found = shutil.which(name, path=str(pathlib.Path(sys.executable).parent))
-    assert found, f"{name} is in ci/requirements-test.txt"
-    return found
-
-
-def test_a_containerfile_has_no_fault_that_hadolint_finds(made, tmp_path):
-    file = tmp_path / "Containerfile"
-    file.write_text(recipe.render(made, "containerfile"))
-    done = subprocess.run([tool("hadolint"), "--no-color", file], capture_output=True, text=True)
+def lint(*command):
+    """Run a linter of the test requirements, which is beside the interpreter."""
+    command = [pathlib.Path(sys.executable).with_name(command[0]), *command[1:]]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
 
 
 def sections(definition):
-    """The sections of an Apptainer definition: stage, name and text of each."""
-    found, stage = [], ""
-    for part in re.split(r"^(?=%|BootStrap:)", definition, flags=re.MULTILINE):
-        head, _, text = part.partition("\n")
-        if head.startswith("BootStrap"):
-            stage = re.search(r"^Stage: (\w+)$", text, re.MULTILINE)[1]
-        elif head.startswith("%"):
-            found.append((stage, head[1:], text))
-    return found
-
-
-def test_the_shell_of_a_definition_has_no_fault_that_shellcheck_finds(made, tmp_path):
-    for number, (_, name, text) in enumerate(sections(recipe.render(made, "apptainer"))):
-        if name in ("post", "test", "environment", "runscript"):
-            file = tmp_path / f"{number}.sh"
-            file.write_text(text)
-            # Apptainer's own shell, as its %post and %test have it
-            done = subprocess.run(
-                [tool("shellcheck"), "--shell=sh", "--exclude=SC1091", file],
-                capture_output=True,
-                text=True,
-            )
-            assert done.returncode == 0, done.stdout
+    """The sections of an Apptainer definition: name and text of each."""
+    parts = re.split(r"^(?=%|BootStrap:)", definition, flags=re.MULTILINE)
+    return [part[1:].split("\n", 1) for part in parts if part.startswith("%")]
 
 
 def steps(made):
+    """The instructions of a Containerfile: name and arguments of each."""
     text = recipe.render(made, "containerfile").encode()
     parser = DockerfileParser(fileobj=io.BytesIO(text), env_replace=False)
     return [(step["instruction"], step["value"]) for step in parser.structure]
 
 
+def test_linters_find_no_fault(made, tmp_path):
+    file = tmp_path / "Containerfile"
+    file.write_text(recipe.render(made, "containerfile"))
+    lint("hadolint", "--no-color", file)
+    for number, (name, text) in enumerate(sections(recipe.render(made, "apptainer"))):
+        if name in ("post", "test", "environment", "runscript"):
+            file = tmp_path / f"{number}.sh"
+            file.write_text(text)
+            lint("shellcheck", "--shell=sh", "--exclude=SC1091", file)
+
+
 def test_both_formats_do_the_same(made):
-    """Every command of the one is in the other, but for the user, whom Apptainer does not have."""
+    """Each command of one is in the other, but for the user, whom Apptainer does not have."""
     runs = [value for kind, value in steps(made) if kind == "RUN"]
-    commands = [command.strip() for run in runs for command in run.split(" && ")]
+    commands = [" ".join(command.split()) for run in runs for command in run.split(" && ")]
     definition = " ".join(recipe.render(made, "apptainer").split())
-    missing = [c for c in commands if " ".join(c.split()) not in definition]
+    missing = [command for command in commands if command not in definition]
     assert all(command.startswith("useradd") for command in missing), missing
 
 
 def test_an_image_is_built_tested_and_then_run_by_a_plain_user(made):
     found = steps(made)
     build, run = (i for i, (kind, _) in enumerate(found) if kind == "FROM")
-    smoke = next(i for i, (kind, value) in enumerate(found) if "hvd smoke" in value)
+    smoke = next(i for i, (_, value) in enumerate(found) if "hvd smoke" in value)
     assert build < smoke < run
-    # in the image that runs: the user first, and then the test as that user
-    kinds = [kind for kind, _ in found[run:]]
-    assert ("USER", "1000") in found and kinds.index("USER") < len(kinds) - 2
-    assert "program.py" in found[-2][1] and found[-2][0] == "RUN"
-    test = [
-        text for stage, name, text in sections(recipe.render(made, "apptainer")) if name == "test"
-    ]
-    assert len(test) == 1 and "program.py" in test[0] and "set -e" in test[0]
+    # in the image that runs, as its user
+    (user,) = (i for i, step in enumerate(found) if step == ("USER", "1000"))
+    (test,) = (i for i, step in enumerate(found) if i > run and "program.py" in step[1])
+    assert found[test][0] == "RUN" and run < user < test
+    (test,) = (t for name, t in sections(recipe.render(made, "apptainer")) if name == "test")
+    assert "program.py" in test and "set -e" in test
 
 
 def test_every_base_image_and_package_has_a_version(made):
     for kind, value in steps(made):
         if kind == "FROM":
             assert re.search(r":[\w.-]*\d+\.\d+|@sha256:", value), value
-            assert not value.partition(" ")[0].endswith(":latest")
         if "pip install" in value:
             assert "==" in value, value
 
@@ -134,11 +115,11 @@ def test_open_mpi_has_the_ssh_that_it_wants(mpi, needed):
 
 def test_the_files_that_it_copies_are_there_and_tracked():
     listed = subprocess.run(
-        ["git", "-C", paths.ROOT, "ls-files", *plan.files()], capture_output=True, text=True
+        ["git", "-C", paths.ROOT, "ls-files", *plan.FILES], capture_output=True, text=True
     )
     if listed.returncode:
         pytest.skip("not a git checkout: nothing says which files are tracked")
-    for name in plan.files():
+    for name in plan.FILES:
         assert any(f.startswith(name) for f in listed.stdout.splitlines()), name
 
 
@@ -165,24 +146,23 @@ def test_every_environment_has_an_image_or_a_reason(name):
 
 
 @pytest.mark.parametrize(
-    ("spec", "arguments", "message"),
+    ("spec", "arguments", "named"),
     [
         ("", {"mpi": "lam"}, "--mpi: no ABI is called 'lam'"),
-        ("", {"target": "z80"}, "--target: archspec knows no processor called 'z80'"),
-        ("", {"target": "power9le"}, "no wheels for ppc64le"),
-        (CUDA.replace("pytorch", "pytorch,tensorflow"), {}, "no tensorflow for CUDA is pinned"),
-        (CUDA.replace("cuda_arch=80,90", ""), {}, "requires a GPU architecture"),
-        (CUDA.replace("+cuda~rocm", "~cuda+rocm"), {}, "an image with +rocm cannot be made"),
-        ("py-horovod@9 frameworks:=pytorch", {}, "the recipe has no py-horovod@9"),
-        ("py-horovod@0.28.1 frameworks:=mxnet", {}, "no version of mxnet is pinned"),
+        ("", {"target": "z80"}, "'z80'"),
+        ("", {"target": "power9le"}, "ppc64le"),
+        (CUDA.replace("pytorch", "pytorch,tensorflow"), {}, "tensorflow for CUDA"),
+        (CUDA.replace("cuda_arch=80,90", ""), {}, "GPU architecture"),
+        (CUDA.replace("+cuda~rocm", "~cuda+rocm"), {}, "+rocm"),
+        ("py-horovod@9 frameworks:=pytorch", {}, "py-horovod@9"),
+        ("py-horovod@0.28.1 frameworks:=mxnet", {}, "mxnet"),
         # with the pinned PyTorch, where the recipe has the last word
-        ("py-horovod@0.20.3 +mpi~gloo frameworks:=tensorflow", {}, "does not support TensorFlow"),
+        ("py-horovod@0.20.3 +mpi~gloo frameworks:=tensorflow", {}, "TensorFlow"),
     ],
 )
-def test_what_cannot_be_is_one_clear_error(derived, spec, arguments, message):
-    with pytest.raises(HvdError) as raised:
+def test_what_cannot_be_built_is_one_error(derived, spec, arguments, named):
+    with pytest.raises(HvdError, match=re.escape(named)):
         plan.make(derived("local-hvd", spec), **arguments)
-    assert message in raised.value.message
 
 
 def test_the_command_writes_a_file_or_standard_output(tmp_path, capsys):

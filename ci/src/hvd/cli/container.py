@@ -17,10 +17,14 @@ from hvd.model import environment
 
 
 class Format(str, enum.Enum):
-    """The kinds of image definitions."""
+    """The format of a definition."""
 
     apptainer = "apptainer"
     containerfile = "containerfile"
+
+
+def _text(name: str, metavar: str, help: str):
+    return typer.Option("", name, metavar=metavar, help=help, show_default=False)
 
 
 def container(
@@ -29,42 +33,26 @@ def container(
         Format.containerfile, "--format", help="Apptainer, or Podman, Docker and Shifter."
     ),
     output: Optional[pathlib.Path] = typer.Option(
-        None,
-        "--output",
-        "-o",
-        metavar="FILE",
-        show_default=False,
+        None, "--output", "-o", metavar="FILE", show_default=False,
         help="Output file.  [default: standard output]",
-    ),  # fmt: skip
-    spec: str = typer.Option(
-        "",
-        "--spec",
-        metavar="SPEC",
-        show_default=False,
-        help="Build this py-horovod instead of the environment's.",
-    ),  # fmt: skip
-    mpi: str = typer.Option(
-        "",
-        "--mpi",
-        metavar="ABI",
-        show_default=False,
-        help="ABI of the host's MPI: openmpi or mpich.  [default: the site's, or openmpi]",
-    ),  # fmt: skip
-    target: str = typer.Option(
-        "",
-        "--target",
-        metavar="TARGET",
-        show_default=False,
-        help="Oldest processor to support.  [default: the site's, or x86_64_v3]",
-    ),  # fmt: skip
-) -> None:
+    ),
+    spec: str = _text("--spec", "SPEC", "Build this py-horovod instead of the environment's."),
+    mpi: str = _text(
+        "--mpi", "ABI",
+        "ABI of the host's MPI: openmpi or mpich.  [default: the site's, or openmpi]",
+    ),
+    target: str = _text(
+        "--target", "TARGET",
+        "Oldest processor to support.  [default: the site's, or x86_64_v3]",
+    ),
+) -> None:  # fmt: skip
     """Write a container image definition with an environment's Horovod.
 
     It is built in this checkout, and tests Horovod on two ranks while it is built:
 
     ./hvd container local-hvd -o Containerfile && podman build -f Containerfile -t horovod .
     """
-    # HPCCM takes a while to import, which the other commands need not spend
+    # HPCCM takes long to import, for this command alone
     from hvd.deliver.container import recipe
 
     chosen = environment.load(name)

@@ -1,11 +1,11 @@
-"""Definitions of container images: for Apptainer, and a Containerfile for Podman and Docker.
+"""Definitions of container images, for Apptainer and as Containerfiles for Podman and Docker.
 
-Made with HPCCM, which writes both from one recipe.  `spack containerize` was tried and does
-not serve: it copies ``spack.yaml`` alone into the image, without what that includes and without
-our package repository, so that it would build Spack's own py-horovod, and PyTorch from source;
-a Containerfile of it has neither a test nor a user.  What builds in the image is `./hvd` itself,
-with its pip engine: the same recipe, flags, patches and pinned frameworks as anywhere, and its
-smoke test on two ranks, without which there is no image.
+HPCCM writes both from one recipe.  ``spack containerize`` was tried and does not serve: it
+copies ``spack.yaml`` alone into the image, without the files that it includes and without this
+package repository, and so builds Spack's own py-horovod, and PyTorch from source; its
+Containerfile has neither a test nor a user.  In the image, ``./hvd`` builds with the pip engine:
+the same recipe, flags, patches and pinned frameworks as elsewhere.  If the smoke test fails there
+is no image.
 
-`plan` says what goes into an image, and refuses what cannot; `recipe` writes it down.
+:mod:`plan` decides what goes into an image, :mod:`recipe` writes it down.
 """
