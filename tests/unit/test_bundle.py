@@ -1,8 +1,9 @@
-"""Bundles: what is packed, and what install.sh refuses; tests/bundle installs one for real."""
+"""Bundles: packing, and what install.sh refuses; tests/bundle installs one."""
 
 import os
 import pathlib
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -14,8 +15,9 @@ from hvd.cli import main as cli
 from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.deliver.bundle import content, pack
-from hvd.model import pins
 
+WHEEL = "wheels/a-1.0-py3-none-any.whl"
+SOURCE = "sources/archive/ab/abc.tar.gz"
 FACTS = {
     "ENVIRONMENT": "local-hvd",
     "SPEC": "py-horovod@0.28.1 +mpi~gloo",
@@ -28,13 +30,12 @@ FACTS = {
 
 
 def make(destination, **facts):
-    """A bundle with hardly anything in it."""
+    """A small bundle; returns the checksum of its checksums."""
     with pack.gathering(destination) as directory:
-        for name in ("wheels/a-1.0-py3-none-any.whl", "sources/archive/ab/abc.tar.gz"):
+        for name in (WHEEL, SOURCE):
             (directory / name).parent.mkdir(parents=True)
             (directory / name).write_bytes(name.encode() * 100)
-        digest = pack.seal(directory, {**FACTS, **facts})
-    return digest
+        return pack.seal(directory, {**FACTS, **facts})
 
 
 @pytest.fixture
@@ -43,8 +44,13 @@ def bundle(tmp_path):
     return tmp_path / "bundle"
 
 
+@pytest.fixture
+def prefix(tmp_path):
+    return tmp_path / "prefix"
+
+
 def install(bundle, *arguments, **variables):
-    """Status and all that install.sh says."""
+    """Exit status and output of install.sh."""
     done = subprocess.run(
         ["sh", bundle / "install.sh", *map(str, arguments)],
         stdout=subprocess.PIPE,
@@ -56,20 +62,17 @@ def install(bundle, *arguments, **variables):
 
 
 def test_a_whole_bundle_is_whole(bundle):
-    assert install(bundle, "--check") == (0, "checking every file\n")
+    assert install(bundle, "--check")[0] == 0
 
 
-def test_a_flipped_bit_is_named_and_nothing_is_installed(bundle, tmp_path):
-    wheel = bundle / "wheels" / "a-1.0-py3-none-any.whl"
-    changed = bytearray(wheel.read_bytes())
+def test_a_flipped_bit_is_named_and_nothing_is_installed(bundle, prefix):
+    changed = bytearray((bundle / WHEEL).read_bytes())
     changed[7] ^= 1
-    wheel.write_bytes(changed)
-    status, said = install(bundle, "--prefix", tmp_path / "prefix")
-    assert status == 2
-    assert "wheels/a-1.0-py3-none-any.whl: FAILED" in said
-    assert "abc.tar.gz" not in said
+    (bundle / WHEEL).write_bytes(changed)
+    status, said = install(bundle, "--prefix", prefix)
+    assert status == 2 and f"{WHEEL}: FAILED" in said and SOURCE not in said
     assert "nothing was installed" in said and "hint" in said
-    assert not (tmp_path / "prefix").exists()
+    assert not prefix.exists()
 
 
 @pytest.mark.parametrize("name", ["bundle.env", "install.sh", "SHA256SUMS"])
@@ -83,33 +86,27 @@ def test_what_was_added_or_removed_is_named(bundle):
     (bundle / "wheels" / "evil-9.whl").write_text("x")
     status, said = install(bundle, "--check")
     assert status == 2 and "    wheels/evil-9.whl\n" in said
-    (bundle / "wheels" / "evil-9.whl").unlink()
-    (bundle / "wheels" / "a-1.0-py3-none-any.whl").unlink()
+    (bundle / WHEEL).unlink()
     status, said = install(bundle, "--check")
-    assert status == 2 and "wheels/a-1.0-py3-none-any.whl: FAILED open or read" in said
+    assert status == 2 and f"{WHEEL}: FAILED open or read" in said
 
 
 @pytest.mark.parametrize(
-    ("facts", "said"),
-    [
-        ({"MACHINE": "ppc64le-of-old"}, "is for ppc64le-of-old, and this machine is"),
-        ({"PYTHON": "3.99"}, "has wheels for Python 3.99, and PATH has none"),
-    ],
+    ("facts", "named"), [({"MACHINE": "ppc64le-of-old"}, "ppc64le"), ({"PYTHON": "3.99"}, "3.99")]
 )
-def test_another_machine_is_refused(tmp_path, facts, said):
+def test_another_machine_is_refused(tmp_path, prefix, facts, named):
     make(tmp_path / "bundle", **facts)
-    status, output = install(tmp_path / "bundle", "--prefix", tmp_path / "prefix")
-    assert status == 2 and said in output and "hint" in output
-    assert not (tmp_path / "prefix").exists()
+    status, said = install(tmp_path / "bundle", "--prefix", prefix)
+    assert status == 2 and named in said and "hint" in said
+    assert not prefix.exists()
 
 
-def test_a_prefix_with_something_in_it_is_left_alone(bundle, tmp_path):
-    (tmp_path / "prefix" / "hvd").mkdir(parents=True)
-    status, said = install(bundle, "--prefix", tmp_path / "prefix")
-    assert status == 2 and "is there already, from elsewhere" in said
-    assert os.listdir(tmp_path / "prefix") == ["hvd"]
-    status, said = install(bundle, "--prefix", tmp_path / "with blank")
-    assert status == 2 and "has a blank or a quote in it" in said
+def test_a_prefix_that_cannot_be_used(bundle, prefix, tmp_path):
+    (prefix / "hvd").mkdir(parents=True)
+    status, said = install(bundle, "--prefix", prefix)
+    assert status == 2 and f"{prefix}/hvd" in said
+    assert os.listdir(prefix) == ["hvd"]
+    assert install(bundle, "--prefix", tmp_path / "with blank")[0] == 2
 
 
 @pytest.mark.parametrize("arguments", [[], ["--prefix"], ["--nonsense"]])
@@ -117,35 +114,33 @@ def test_wrong_usage(bundle, arguments):
     assert install(bundle, *arguments)[0] == 2
 
 
-def test_without_git_it_is_named(bundle, tmp_path):
+def test_without_git_it_is_named(bundle, prefix, tmp_path):
     for program in ("sh", "dirname", "cat", "sed"):
         (tmp_path / program).symlink_to(shutil.which(program))
-    status, said = install(bundle, "--prefix", tmp_path / "prefix", PATH=str(tmp_path))
+    status, said = install(bundle, "--prefix", prefix, PATH=str(tmp_path))
     assert status == 2 and "git is not on PATH" in said
 
 
 @pytest.mark.parametrize("end", [".tar", ".tar.gz", ".tgz"])
 def test_an_archive_has_one_directory(tmp_path, end):
     make(tmp_path / f"hvd-1{end}")
+    assert os.listdir(tmp_path) == [f"hvd-1{end}"]
     with tarfile.open(tmp_path / f"hvd-1{end}") as archive:
-        names = archive.getnames()
-        assert {name.split("/")[0] for name in names} == {"hvd-1"}
         archive.extractall(tmp_path / "out")
+    assert os.listdir(tmp_path / "out") == ["hvd-1"]
     assert install(tmp_path / "out" / "hvd-1", "--check")[0] == 0
-    assert sorted(os.listdir(tmp_path)) == [f"hvd-1{end}", "out"]
 
 
-def test_the_checksum_of_all_checksums_is_told(tmp_path):
+def test_the_checksum_of_all_checksums_is_returned(tmp_path):
     digest = make(tmp_path / "bundle")
-    said = subprocess.run(
-        ["sha256sum", tmp_path / "bundle" / "SHA256SUMS"], capture_output=True, text=True
-    ).stdout
+    sums = tmp_path / "bundle" / "SHA256SUMS"
+    said = subprocess.run(["sha256sum", sums], capture_output=True, text=True).stdout
     assert said.split()[0] == digest
 
 
-def test_what_is_there_is_not_overwritten_and_no_half_bundle_is_left(tmp_path):
+def test_nothing_is_overwritten_and_no_half_bundle_is_left(tmp_path):
     (tmp_path / "there").write_text("mine")
-    with pytest.raises(HvdError, match="is there already"):
+    with pytest.raises(HvdError, match=str(tmp_path / "there")):
         make(tmp_path / "there")
     with pytest.raises(KeyboardInterrupt), pack.gathering(tmp_path / "new"):
         raise KeyboardInterrupt
@@ -154,33 +149,27 @@ def test_what_is_there_is_not_overwritten_and_no_half_bundle_is_left(tmp_path):
 
 def test_only_a_commit_is_bundled(monkeypatch, tmp_path):
     monkeypatch.setattr(paths, "ROOT", tmp_path)
+    # refused before anything is done
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["bundle", "--to", str(tmp_path / "bundle")])
+    assert ended.value.code == 2 and not list(tmp_path.iterdir())
     with pytest.raises(HvdError, match="is no git checkout"):
         content.commit()
     git = ["git", "-C", tmp_path, "-c", "user.name=t", "-c", "user.email=t@example.org"]
     (tmp_path / "file").write_text("x")
     for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "x"]):
         subprocess.run([*git, *command], check=True)
-    assert len(content.commit()) == 40
+    assert re.fullmatch("[0-9a-f]{40}", content.commit())
     (tmp_path / "other").write_text("x")
-    with pytest.raises(HvdError, match="files are not as commit .* has them: other$"):
+    with pytest.raises(HvdError, match="other$"):
         content.commit()
 
 
-def test_a_dirty_tree_is_refused_before_anything_is_done(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(paths, "ROOT", tmp_path)
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["bundle", "--to", str(tmp_path / "bundle")])
-    assert ended.value.code == 2
-    assert "is no git checkout" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
-
-
-def test_what_install_sh_sets_is_what_was_tried():
-    """The bundle was proved with these settings of pip."""
+def test_install_sh_sets_what_was_tried():
+    """pip could install from the wheels with these settings."""
     text = pack.INSTALLER.read_text()
     for name, value in content.offline(pathlib.Path("/store")).items():
         assert f"{name}={value}" in text or (value == "/store" and f"{name}='$prefix" in text)
-    assert {pair.name for pair in pins.versions().pairs} >= {FACTS["PAIR"]}
 
 
 def test_install_sh_is_clean():

@@ -24,11 +24,11 @@ from hvd.cli.common import (
     chosen,
 )
 from hvd.core import console, lock, paths, process
-from hvd.core.run import Run, Task
+from hvd.core.run import Run
 from hvd.deliver.bundle import content, pack
 from hvd.host import framework, machine
 from hvd.model import built
-from hvd.model.environment import DEFAULT, Environment
+from hvd.model.environment import DEFAULT
 from hvd.solve.spack import Sources
 
 
@@ -62,18 +62,22 @@ def bundle(
     commit = content.commit()
     environment = chosen(name, spec)
     destination = (to or paths.STATE / "bundles" / f"{environment.name}-{commit[:7]}").expanduser()
-    signer = transfer.fingerprint(Cache(""), key) if with_cache else ""
+    signer = ""
     if with_cache:
+        signer = transfer.fingerprint(Cache(""), key)
         built.check(built.find(environment.name, "spack"), SpackEngine.digest(environment))
     sources = Sources(spack, packages, compiler_wrapper, pair)
     with pack.gathering(destination.absolute()) as directory:
         options = Options("spack", sources, python, machine.cores(), verbose=verbose)
         pipeline.run(environment, options, last="concretize")
         engine = SpackEngine(environment, sources)
+        # the pinned frameworks, unless the user or the site has others
+        pinned = not python and not environment.site
+        interpreter = str(framework.place(environment.frameworks)) if pinned else ""
         process.adopt_orphans()
         run = Run(environment.name, "bundle", verbose)
         with lock.exclusive(paths.STATE / "lock"), run.stage("bundle"):
-            _gather(run, engine, directory, "" if python else _frameworks(environment), signer)
+            _gather(run, engine, directory, interpreter, signer)
             with run.step("checksums") as task:
                 facts = {
                     "ENVIRONMENT": name,
@@ -96,7 +100,7 @@ def _gather(
     """Fill ``directory``.
 
     Args:
-        python: interpreter with the pinned frameworks; empty where they come from elsewhere.
+        python: interpreter with the pinned frameworks; empty to leave them out.
         signer: fingerprint of the key for a binary cache; empty for no cache.
     """
     environment = engine.environment
@@ -110,15 +114,7 @@ def _gather(
         content.wheels(environment, python, directory / "wheels", task)
     if signer:
         with run.step("binary cache") as task:
-            _binaries(engine, directory / "cache", signer, task)
-
-
-def _binaries(engine: SpackEngine, directory: pathlib.Path, signer: str, task: Task) -> None:
-    transfer.push(engine.spack, engine.environment, Cache(directory.as_uri()), signer, task)
-    keyring.export(signer, directory / "key.asc")
-    task.say(f"signed with {signer}")
-
-
-def _frameworks(environment: Environment) -> str:
-    """The interpreter with the pinned frameworks; empty where the site has them."""
-    return "" if environment.site else str(framework.place(environment.frameworks))
+            cache = Cache((directory / "cache").as_uri())
+            transfer.push(engine.spack, environment, cache, signer, task)
+            keyring.export(signer, directory / "cache" / "key.asc")
+            task.say(f"signed with {signer}")

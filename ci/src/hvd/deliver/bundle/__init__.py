@@ -1,4 +1,5 @@
-"""Everything that an environment needs, in one directory or archive, for machines without network.
+"""Everything that an environment needs in one directory or archive, for machines without network.
 
-`content` gathers it, `pack` checks and packs it, and ``install.sh`` in it sets it up.
+:mod:`content` gathers it, :mod:`pack` adds checksums and packs it, and its ``install.sh`` sets it
+up.
 """

@@ -1,4 +1,4 @@
-"""What is in a bundle: repositories at their commits, sources, and wheels."""
+"""The content of a bundle: repositories at their commits, sources, and wheels."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
-from typing import List, Mapping
+from typing import Mapping, Sequence
 
 from hvd.core import paths, process, stamp
 from hvd.core.errors import HvdError
@@ -19,19 +19,20 @@ from hvd.model.environment import HOROVOD, Environment
 from hvd.solve import queries
 from hvd.solve.spack import Spack
 
-#: What ./hvd itself needs; what tests and notebooks need on top is not in a bundle.
-REQUIREMENTS = paths.ROOT / "ci" / "requirements.txt"
-#: What pip builds a source distribution with that says nothing else, PEP 517.
+#: pip's arguments for what ./hvd itself needs; tests and notebooks need more, which is left out.
+_REQUIREMENTS = paths.ROOT / "ci" / "requirements.txt"
+_HVD = ("--require-hashes", "-r", str(_REQUIREMENTS))
+#: The default build backend of a source distribution, PEP 517.
 _BUILD_TOOLS = ("setuptools", "wheel")
 #: Seconds for pip; PyTorch with CUDA is gigabytes.
 _TIMEOUT = 3600
 
 
 def commit() -> str:
-    """The commit of this repository, all of it.
+    """The commit of this repository.
 
     Raises:
-        HvdError: there is none, or files are not what it says.
+        HvdError: this is no git checkout, or files differ from the commit.
     """
     found = clone.commit(paths.ROOT)
     if not found:
@@ -43,28 +44,29 @@ def commit() -> str:
         ["git", "-C", str(paths.ROOT), "status", "--porcelain"], capture_output=True, text=True
     ).stdout.splitlines()
     if changed:
+        files = [line[3:] for line in changed[:3]] + ["..."] * (len(changed) > 3)
         raise HvdError(
-            f"files are not as commit {found[:12]} has them: "
-            + ", ".join(line[3:] for line in changed[:3])
-            + (", ..." if changed[3:] else ""),
+            f"files differ from commit {found[:12]}: {', '.join(files)}",
             "commit them, or put them aside: git stash --include-untracked",
         )
     return found
 
 
 def repositories(spack: Spack, directory: pathlib.Path, task: Task) -> None:
-    """Put this repository, Spack and its packages into ``directory``, each at its commit alone.
+    """Clone this repository, Spack and its packages into ``directory``, without their history.
 
     Raises:
-        HvdError: a Spack that was named is at another commit than the pinned one.
+        HvdError: a Spack that the user named is not at the pinned commit.
     """
-    pins_of = {"spack": spack.pair.spack, "packages": spack.pair.packages}
-    places = {"hvd": paths.ROOT, "spack": spack.root, "packages": spack.packages}
-    for name, place in places.items():
-        pin = pins_of.get(name)
+    places = {
+        "hvd": (paths.ROOT, None),
+        "spack": (spack.root, spack.pair.spack),
+        "packages": (spack.packages, spack.pair.packages),
+    }
+    for name, (place, pin) in places.items():
         if pin and clone.commit(place) != pin.commit:
             raise HvdError(
-                f"{place} is not at {pin.commit[:12]} ({pin.version}), which a bundle has",
+                f"{place} is not at commit {pin.commit[:12]} ({pin.version}), which a bundle has",
                 f"leave --{name} out, or check that commit out",
             )
         task.say(name)
@@ -73,16 +75,16 @@ def repositories(spack: Spack, directory: pathlib.Path, task: Task) -> None:
         command = ["git", "clone", "--quiet", "--bare", "--depth=1", "--no-tags", "--template="]
         process.run([*command, place.as_uri(), bare], log=task.log, timeout=clone.TIMEOUT)
         config = ["git", "-C", bare, "config"]
-        # an old git serves no commit but those that a branch is at
+        # an old git serves only commits that a branch is at
         process.run([*config, "uploadpack.allowAnySHA1InWant", "true"], log=task.log)
         process.run([*config, "--unset", "remote.origin.url"], log=task.log)
     task.say(", ".join(places))
 
 
 def sources(spack: Spack, environment: Environment, directory: pathlib.Path, task: Task) -> None:
-    """Put the sources of all that the solved ``environment`` builds into ``directory``.
+    """Make ``directory`` a Spack mirror with the sources of the solved ``environment``.
 
-    It is a source mirror of Spack's, and has Horovod's sdist for pip as well.
+    It also gets Horovod's sdist for pip.
     """
     listing = spack.python(environment.directory, queries.SOURCES, task.log, "all")
     wanted = mirror.parse(listing)
@@ -104,33 +106,33 @@ def sources(spack: Spack, environment: Environment, directory: pathlib.Path, tas
 
 
 def wheels(environment: Environment, python: str, directory: pathlib.Path, task: Task) -> None:
-    """Put the wheels of ./hvd, and of the frameworks where they are pinned, into ``directory``.
+    """Put the wheels of ./hvd and of the pinned frameworks into ``directory``.
 
     Args:
-        python: interpreter with the pinned frameworks; empty where the site has its own.
+        python: interpreter with the pinned frameworks; empty to leave them out.
 
     Raises:
-        HvdError: one cannot be had, or pip could not install from these alone.
+        HvdError: one is not available, or pip cannot install from them alone.
     """
-    pinned = pins.versions().framework
-    # the other machine may have neither MPI nor CMake
-    wanted = (
-        [*framework.requirements(environment.frameworks, None), pinned.cmake] if python else []
-    )
-    wanted = list(dict.fromkeys(wanted))
+    wanted = []
+    if python:
+        # with an MPI and CMake, which the other machine may not have
+        wanted = framework.requirements(environment.frameworks, None)
+        wanted = list(dict.fromkeys([*wanted, pins.versions().framework.cmake]))
     store = paths.STATE / "bundles" / "wheels"
-    digest = stamp.of(REQUIREMENTS, wanted, sys.version, python)
+    digest = stamp.of(_REQUIREMENTS, wanted, sys.version, python)
     if not stamp.matches(store / "stamp", digest):
         stamp.clear(store)
         store.mkdir(parents=True)
-        _download(sys.executable, ["--require-hashes", "-r", REQUIREMENTS], store, task)
-        if wanted:
-            _download(python, wanted, store, task)
-        if any(not path.name.endswith(".whl") for path in store.iterdir()):
+        groups = [(sys.executable, _HVD)] + ([(python, wanted)] if wanted else [])
+        for interpreter, requirements in groups:
+            _download(interpreter, requirements, store, task)
+        if any(path.suffix != ".whl" for path in store.iterdir()):
             _download(sys.executable, _BUILD_TOOLS, store, task)
-        _prove(sys.executable, ["--require-hashes", "-r", REQUIREMENTS], store, task)
-        if wanted:
-            _prove(python, wanted, store, task)
+        for interpreter, requirements in groups:
+            # plan the installation as on the other machine, from the store alone
+            options = ["install", "--dry-run", "--ignore-installed"]
+            _pip(interpreter, [*options, *requirements], task, offline(store))
         stamp.put(store / "stamp", digest)
     files = sorted(path for path in store.iterdir() if path.name != "stamp")
     for path in files:
@@ -139,30 +141,23 @@ def wheels(environment: Environment, python: str, directory: pathlib.Path, task:
     task.say(f"{len(files)} wheels, {size / 2**20:.0f} MiB")
 
 
-def _download(python: str, wanted: List[object], store: pathlib.Path, task: Task) -> None:
-    command = [python, "-m", "pip", "download", "--progress-bar=off", "--dest", store, *wanted]
-    process.run(command, log=task.log, env=process.clean_environment(), timeout=_TIMEOUT)
-
-
-def _prove(python: str, wanted: List[object], store: pathlib.Path, task: Task) -> None:
-    """Let pip plan the installation as on the other machine, from ``store`` alone."""
-    command = [python, "-m", "pip", "install", "--dry-run", "--ignore-installed", *wanted]
-    process.run(
-        command,
-        log=task.log,
-        env={**process.clean_environment(), **offline(store)},
-        timeout=_TIMEOUT,
-    )
-
-
 def offline(store: pathlib.Path) -> Mapping[str, str]:
-    """What lets pip know ``store`` and nothing else; as in ``install.sh``."""
+    """The settings that keep pip to the directory ``store``; as in ``install.sh``."""
     return {
         "PIP_CONFIG_FILE": os.devnull,
         "PIP_NO_INDEX": "1",
         "PIP_FIND_LINKS": str(store),
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     }
+
+
+def _download(python: str, wanted: Sequence[str], store: pathlib.Path, task: Task) -> None:
+    _pip(python, ["download", "--progress-bar=off", f"--dest={store}", *wanted], task, {})
+
+
+def _pip(python: str, words: Sequence[str], task: Task, settings: Mapping[str, str]) -> None:
+    variables = {**process.clean_environment(), **settings}
+    process.run([python, "-m", "pip", *words], log=task.log, env=variables, timeout=_TIMEOUT)
 
 
 def _copy(path: pathlib.Path, destination: pathlib.Path) -> None:

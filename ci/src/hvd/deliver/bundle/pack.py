@@ -15,83 +15,61 @@ from hvd.core.errors import HvdError
 from hvd.core.files import write_atomically
 from hvd.fetch import index
 
-#: A checksum for each file of the bundle but this one, as sha256sum(1) reads them.
+#: The checksum of each file of the bundle but this one, for sha256sum(1).
 SUMS = "SHA256SUMS"
-#: What install.sh knows of the bundle, as variables of a shell.
+#: Facts about the bundle, as shell variables for install.sh.
 FACTS = "bundle.env"
-#: Sets it up.
 INSTALLER = pathlib.Path(__file__).with_name("install.sh")
-#: How an archive is packed, by the end of its name.
+#: Modes of tarfile by the end of an archive's name.
 _MODES = {".tar": "w", ".tar.gz": "w:gz", ".tgz": "w:gz"}
-
-
-def mode(destination: pathlib.Path) -> str:
-    """How ``destination`` is packed; empty for a directory."""
-    found = [kind for end, kind in _MODES.items() if destination.name.endswith(end)]
-    return found[0] if found else ""
 
 
 @contextlib.contextmanager
 def gathering(destination: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A directory to gather a bundle in; when the block ends it is at ``destination``, whole.
+    """A directory for the content of a bundle, which is at ``destination`` when the block ends.
 
     Raises:
-        HvdError: there is something already, or it cannot be written.
+        HvdError: ``destination`` exists, or cannot be written.
     """
     if destination.exists():
         raise HvdError(f"{destination} is there already", "remove it, or name another with --to")
+    name = destination.name
+    end = next((end for end in _MODES if name.endswith(end)), "")
     try:
         destination.parent.mkdir(parents=True, exist_ok=True)
-        scratch = pathlib.Path(
-            tempfile.mkdtemp(prefix=f".{destination.name}-", dir=destination.parent)
-        )
-    except OSError as error:
-        raise HvdError(
-            f"cannot write {destination}: {error.strerror}", "name another place with --to"
-        ) from error
-    try:
-        name = destination.name
-        for end in _MODES:
-            name = name[: -len(end)] if name.endswith(end) else name
-        directory = scratch / name
-        directory.mkdir()
-        yield directory
-        if mode(destination):
-            _archive(directory, destination)
-        else:
-            os.rename(directory, destination)
+        with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=destination.parent) as scratch:
+            directory = pathlib.Path(scratch, name[: len(name) - len(end)])
+            directory.mkdir()
+            yield directory
+            packed = _archive(directory, _MODES[end]) if end else directory
+            os.rename(packed, destination)
     except OSError as error:
         raise HvdError(
             f"cannot write {destination}: {error.strerror or error}",
             "check the space left on its disk, or name another place with --to",
         ) from error
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def seal(directory: pathlib.Path, facts: Mapping[str, str]) -> str:
-    """Add ``install.sh``, what it needs to know, and the checksums of all.
+    """Add ``install.sh``, the facts that it needs, and the checksums of all files.
 
     Returns:
-        The checksum of the checksums, for those who are to compare it.
+        The checksum of the checksums, for people to compare.
     """
     text = "".join(f"{name}={shlex.quote(value)}\n" for name, value in facts.items())
     write_atomically(directory / FACTS, text.encode())
-    shutil.copyfile(INSTALLER, directory / INSTALLER.name)
-    (directory / INSTALLER.name).chmod(0o755)
-    names = sorted(
-        path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file()
-    )
-    lines = [f"{index.digest(directory / name)}  {name}\n" for name in names]
+    installer = shutil.copyfile(INSTALLER, directory / INSTALLER.name)
+    installer.chmod(0o755)
+    files = sorted(path for path in directory.rglob("*") if path.is_file())
+    lines = [f"{index.digest(path)}  {path.relative_to(directory)}\n" for path in files]
     write_atomically(directory / SUMS, "".join(lines).encode())
     return index.digest(directory / SUMS)
 
 
-def _archive(directory: pathlib.Path, destination: pathlib.Path) -> None:
-    """Pack ``directory``; wheels, which are most of it, are compressed as they are."""
-    kind = mode(destination)
-    options = {"compresslevel": 1} if kind == "w:gz" else {}
-    packed = directory.with_name("archive")
-    with tarfile.open(packed, kind, **options) as archive:
+def _archive(directory: pathlib.Path, mode: str) -> pathlib.Path:
+    packed = directory.with_name(f"{directory.name}.packed")
+    # most of it is wheels, which are compressed already
+    options = {"compresslevel": 1} if mode == "w:gz" else {}
+    with tarfile.open(packed, mode, **options) as archive:
         archive.add(directory, directory.name)
-    os.replace(packed, destination)
+    return packed
