@@ -1,4 +1,4 @@
-"""The keyring, and what is said of a cache; Spack's part is in tests/build."""
+"""The keyring, and errors about a cache; Spack's part is in tests/build."""
 
 import os
 import pathlib
@@ -51,17 +51,17 @@ def test_which_key_signs_must_be_clear(ring):
     keyring.create("One", "one@example.org")
     two = keyring.create("Two", "two@example.org")
     assert keyring.signing("two@") == two
-    for wanted, said in (("", "several keys"), ("example.org", "several"), ("three", "no key")):
-        with pytest.raises(HvdError, match=said) as raised:
+    for wanted in ("", "example.org", "three"):
+        with pytest.raises(HvdError) as raised:
             keyring.signing(wanted)
         assert two.fingerprint in raised.value.remedy
 
 
-@pytest.mark.parametrize(("content", "said"), [(None, "there is no"), ("x", "has no key in it")])
-def test_a_file_without_a_key_is_refused(ring, tmp_path, content, said):
+@pytest.mark.parametrize("content", [None, "x"])
+def test_a_file_without_a_key_is_refused(ring, tmp_path, content):
     if content:
         (tmp_path / "file").write_text(content)
-    with pytest.raises(HvdError, match=said):
+    with pytest.raises(HvdError, match=str(tmp_path / "file")):
         keyring.add(tmp_path / "file")
 
 
@@ -73,14 +73,15 @@ def test_without_gpg_the_package_is_named(monkeypatch, tmp_path):
 
 
 def test_a_path_too_long_for_sockets_is_refused(ring, monkeypatch, tmp_path):
-    """Where there is no /run/user: gpg itself would say that a connection failed."""
+    """Where there is no /run/user: gpg itself would report a failed connection."""
     gpgconf = tmp_path / "bin" / "gpgconf"
     gpgconf.parent.mkdir()
     gpgconf.write_text("#!/bin/sh\nexit 1\n")
     gpgconf.chmod(0o755)
     monkeypatch.setenv("PATH", f"{gpgconf.parent}:{os.environ['PATH']}")
-    with pytest.raises(HvdError, match="too long a path for the sockets"):
+    with pytest.raises(HvdError) as raised:
         keyring.keys(ring / ("x" * 90))
+    assert paths.KEYRING_VARIABLE in raised.value.remedy
     assert keyring.keys(ring / "short") == []
 
 
@@ -97,24 +98,25 @@ def test_a_cache_is_named_by_address_or_directory(text, url):
     assert cache.named(text).url == url
 
 
-def test_no_cache_and_no_signature_are_refused():
-    with pytest.raises(HvdError, match="no binary cache is named"):
-        cache.named("")
-    with pytest.raises(HvdError, match="signs no packages in a container registry"):
+def test_which_key_a_cache_needs():
+    unsigned = cache.named("/sw", unsigned=True)
+    assert transfer.fingerprint(unsigned, "") == ""
+    with pytest.raises(HvdError, match="--unsigned"):
+        transfer.fingerprint(unsigned, "ABC")
+    with pytest.raises(HvdError, match="oci://registry.example.org/x"):
         transfer.fingerprint(cache.named("oci://registry.example.org/x"), "")
-    with pytest.raises(HvdError, match="exclude each other"):
-        transfer.fingerprint(cache.named("/sw", unsigned=True), "ABC")
-    assert transfer.fingerprint(cache.named("/sw", unsigned=True), "") == ""
 
 
-def package(name, state, installed=False, detail="", hash_="aaaaaaaaaa"):
-    return Package(name, "1.0", hash_, installed, state, f"file:///sw/{name}.json", detail)
+def package(name, state, installed=False, detail=""):
+    file = f"file:///sw/{name}.json"
+    return Package(name, "1.0", "aaaaaaaaaa", installed, state, file, detail)
 
 
 def refusal(*packages, near=None):
     with pytest.raises(HvdError) as raised:
         cache.require(cache.named("/sw"), list(packages), near or {}, LOCK, None)
-    return raised.value
+    assert raised.value.message.endswith("nothing was installed") and raised.value.remedy
+    return raised.value.message
 
 
 def test_what_is_good_or_installed_needs_nothing():
@@ -123,36 +125,33 @@ def test_what_is_good_or_installed_needs_nothing():
 
 
 @pytest.mark.parametrize("state", ["unsigned", "untrusted", "expired", "revoked", "changed"])
-def test_each_problem_names_the_file_and_a_way_out(state):
-    error = refusal(package("a", "missing"), package("b", state, detail="ABCDEF"))
-    assert error.message.startswith("b@1.0/aaaaaaa is ")
-    assert "file:///sw/b.json (ABCDEF); 1 other cannot" in error.message
-    assert error.message.endswith("nothing was installed") and error.remedy
+def test_each_problem_names_the_package_and_the_file(state):
+    message = refusal(package("a", "missing"), package("b", state, detail="ABCDEF"))
+    assert message.startswith("b@1.0/aaaaaaa is ")
+    assert "file:///sw/b.json (ABCDEF); 1 other cannot" in message
 
 
 def test_what_is_missing_is_compared_with_what_there_is():
-    """The usual reason: externals at another place, which are part of a package's hash."""
+    """The usual difference: an external at another place, which is part of a package's hash."""
+    missing = package("py-horovod", "missing")
     other = {key: dict(value) for key, value in LOCK.items()}
     other["cccccccccc"]["external"] = {"path": "/opt/torch", "module": None}
-    error = refusal(package("py-horovod", "missing"), near={"aaaaaaaaaa": [other]})
-    assert (
-        "is not in the cache file:///sw, but there is one with py-torch: from /opt/torch, here"
-        in (error.message)
-    )
-    assert "--python" in error.remedy
-    error = refusal(package("py-horovod", "missing"), near={"aaaaaaaaaa": [LOCK]})
-    assert "is not in the cache file:///sw, though its index says so; nothing" in error.message
+    assert "py-torch: from /opt/torch, here" in refusal(missing, near={"aaaaaaaaaa": [other]})
+    assert "its index says so" in refusal(missing, near={"aaaaaaaaaa": [LOCK]})
 
 
-def test_wrong_usage(capsys):
-    for arguments, said in (
-        (["pull", "--url", ""], "no binary cache is named"),
-        (["push", "nowhere-hvd", "--url", "/x"], "no environment is called 'nowhere-hvd'"),
-        (["key", "--name", "N", "--add", "x"], "exclude each other"),
-        (["key", "--name", "N"], "is no owner of a key"),
-        (["trust", "/nowhere/key"], "there is no /nowhere/key"),
-    ):
-        with pytest.raises(SystemExit) as ended:
-            cli.main(["cache", *arguments])
-        assert ended.value.code == 2
-        assert said in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["pull", "--url", ""], "--url"),
+        (["push", "nowhere-hvd", "--url", "/x"], "'nowhere-hvd'"),
+        (["key", "--name", "N", "--add", "x"], "--name and --add"),
+        (["key", "--name", "N"], "--email"),
+        (["trust", "/nowhere/key"], "/nowhere/key"),
+    ],
+)
+def test_wrong_usage(capsys, arguments, named):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["cache", *arguments])
+    assert ended.value.code == 2
+    assert named in capsys.readouterr().err

@@ -1,5 +1,11 @@
-"""A binary cache of Spack's: what is pushed to it, what is taken from it, and whose keys count.
+"""Spack binary caches: pushing packages, installing them, and the keys that count.
 
-`cache` knows one and what is in it, `transfer` pushes to it and installs from it, `keyring` has
-the keys.  ``solve/queries/cache.py`` is run by ``spack python``.
+:mod:`cache` knows a cache and its content, :mod:`transfer` pushes and installs with
+``spack buildcache`` and ``spack install``, :mod:`keyring` has the keys.
+``solve/queries/cache.py`` runs in Spack's interpreter.
+
+Keys are managed by gpg and not by ``spack gpg``, which is the same gpg behind Spack's start-up:
+keys are needed before there is a Spack (``./hvd cache key`` on a machine that signs), and
+``spack gpg`` neither says which key it has made, nor looks into a file before it trusts what is
+in it.
 """

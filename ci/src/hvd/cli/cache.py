@@ -55,12 +55,14 @@ def push(
     url: str = _Url,
     key: str = typer.Option(
         "", "--key", metavar="KEY", envvar="HVD_CACHE_KEY", show_default=False,
-        help="Sign with this key of the keyring.  [default: the one that there is]",
+        help="Sign with this key of the keyring.  [default: the only one]",
     ),
     unsigned: bool = typer.Option(False, "--unsigned", help="Sign nothing: for oci://."),
-    force: bool = typer.Option(False, "--force", help="Write again what the cache has."),
+    force: bool = typer.Option(
+        False, "--force", help="Overwrite packages that the cache has."
+    ),
     private: bool = typer.Option(
-        False, "--private", help="Also what its licence does not let everyone have."
+        False, "--private", help="Also push packages whose licence forbids redistribution."
     ),
     spack: str = SpackOption,
     packages: str = PackagesOption,
@@ -71,20 +73,21 @@ def push(
     wanted = cache.named(url, unsigned)
     built.check(built.find(name, "spack"), SpackEngine.digest(subject))
     signer = transfer.fingerprint(wanted, key)
-    engine = SpackEngine(subject, _sources(subject, spack, packages))
-    with _alone(Run(name, "cache", verbose)) as run, run.stage("cache"):
-        _locate(engine, run)
+    engine = SpackEngine(subject, Sources(spack, packages, pair=pair_of(subject)))
+    with _located(engine, name, verbose) as run:
         with run.step("spack buildcache push") as task:
             transfer.push(engine.spack, subject, wanted, signer, task, force, private)
             task.say(wanted.url)
-    console.note(f"signed with {signer}" if signer else "nothing of it is signed")
+    console.note(f"signed with {signer}" if signer else "not signed")
 
 
 @app.command()
 def pull(
     name: str = _Environment,
     url: str = _Url,
-    unsigned: bool = typer.Option(False, "--unsigned", help="Take what is not signed."),
+    unsigned: bool = typer.Option(
+        False, "--unsigned", help="Install packages without a signature."
+    ),
     spec: str = SpecOption,
     jobs: int = JobsOption,
     python: str = PythonOption,
@@ -96,7 +99,7 @@ def pull(
 ) -> None:
     """Concretize an environment and install it from a cache instead of building.
 
-    All of it or nothing: where a package is missing, or not what a trusted key has signed,
+    All of it or nothing: if a package is missing, or is not what a trusted key has signed,
     nothing is installed.
     """
     options = Options(
@@ -114,7 +117,7 @@ def pull(
 def list_packages(
     name: str = _Environment,
     url: str = _Url,
-    unsigned: bool = typer.Option(False, "--unsigned", help="Do not ask for signatures."),
+    unsigned: bool = typer.Option(False, "--unsigned", help="Do not require signatures."),
     verify: bool = typer.Option(
         False, "--verify", help="Fetch each package, and compare it with what was signed."
     ),
@@ -124,15 +127,14 @@ def list_packages(
 ) -> None:
     """List a concretized environment's packages and which of them the cache has.
 
-    Exit status: 0 all of it can be installed, 1 not all.
+    Exit status: 0 if all can be installed, 1 if not.
     """
     subject = environment.load(name)
     wanted = cache.named(url, unsigned)
     if not subject.lock.exists():
         raise HvdError(f"{name} has not been solved", f"solve it: ./hvd concretize {name}")
-    engine = SpackEngine(subject, _sources(subject, spack, packages))
-    with _alone(Run(name, "cache", verbose)) as run, run.stage("cache"):
-        _locate(engine, run)
+    engine = SpackEngine(subject, Sources(spack, packages, pair=pair_of(subject)))
+    with _located(engine, name, verbose) as run:
         with run.step("signatures and checksums" if verify else "signatures") as task:
             mode = "verify" if verify else "look"
             found, _ = cache.contents(engine.spack, subject, wanted, task.log, mode)
@@ -151,27 +153,27 @@ def list_packages(
 
 @app.command()
 def key(
-    name: str = typer.Option("", "--name", metavar="NAME", help="Make a key: whose it is."),
+    name: str = typer.Option("", "--name", metavar="NAME", help="Make a key: the owner's name."),
     email: str = typer.Option("", "--email", metavar="ADDRESS", help="Make a key: the address."),
     add: Optional[pathlib.Path] = typer.Option(
-        None, "--add", metavar="FILE", help="Take a secret key from a file, to sign with."
+        None, "--add", metavar="FILE", help="Import a secret key to sign with."
     ),
     export: Optional[pathlib.Path] = typer.Option(
         None, "--export", metavar="FILE", help="Write the public key, for those who pull."
     ),
-    which: str = typer.Option("", "--key", metavar="KEY", help="Which one to export."),
+    which: str = typer.Option("", "--key", metavar="KEY", help="The key to export."),
 ) -> None:
-    """Make, add, export or list signing keys.
+    """Make, import, export or list signing keys.
 
     They are in a keyring of this checkout, or in SPACK_GNUPGHOME; never in ~/.gnupg.
     """
     process.adopt_orphans()
     if (name or email) and add:
-        raise HvdError("--name and --add exclude each other", "make a key, or have one")
+        raise HvdError("--name and --add exclude each other", "make a key, or import one")
     if name or email:
         console.note(f"made {keyring.create(name, email).fingerprint}")
     if add:
-        _say_added(keyring.add(add.expanduser()))
+        _note_added(keyring.add(add.expanduser()))
     if export:
         wanted = keyring.signing(which)
         keyring.export(wanted.fingerprint, export.expanduser())
@@ -195,46 +197,37 @@ def trust(
 ) -> None:
     """Trust a key, so that packages signed with it may be installed.
 
-    With a whole fingerprint, which those who push tell you, the cache's own key is taken.
+    With a whole fingerprint, which those who push tell you, the key comes from the cache.
     """
     process.adopt_orphans()
     if not keyring.is_fingerprint(wanted):
-        _say_added(keyring.add(pathlib.Path(wanted).expanduser()))
+        _note_added(keyring.add(pathlib.Path(wanted).expanduser()))
         return
     fingerprint = wanted.replace(" ", "").upper()
     place = cache.named(url)
-    engine = SpackEngine(
-        environment.load(environment.DEFAULT), Sources(spack, packages, pair=pair)
-    )
-    with _alone(Run("keys", "cache", verbose)) as run, run.stage("cache"):
-        _locate(engine, run)
+    subject = environment.load(environment.DEFAULT)
+    engine = SpackEngine(subject, Sources(spack, packages, pair=pair))
+    with _located(engine, "keys", verbose) as run:
         with run.step("keys of the cache") as task, tempfile.TemporaryDirectory() as scratch:
             file = pathlib.Path(scratch, "key")
             transfer.fetch_key(engine.spack, place, fingerprint, file, task.log)
             added = keyring.add(file, fingerprint)
-    _say_added(added)
+    _note_added(added)
 
 
-def _say_added(added: List[keyring.Key]) -> None:
+def _note_added(added: List[keyring.Key]) -> None:
     for each in added:
         use = "can sign" if each.secret else "is trusted"
         console.note(f"{each.fingerprint} of {each.owner} {use}")
 
 
-def _sources(subject: environment.Environment, spack: str, packages: str) -> Sources:
-    """The Spack that solved it, or one of the same pair."""
-    return Sources(spack, packages, pair=pair_of(subject))
-
-
-def _locate(engine: SpackEngine, run: Run) -> None:
-    with run.step("Spack and its packages") as task:
-        engine.locate(task)
-        engine.spack.configure(machine.cores())
-
-
 @contextlib.contextmanager
-def _alone(run: Run) -> Iterator[Run]:
-    """Hold this checkout's lock, and let nothing that is started outlive its command."""
+def _located(engine: SpackEngine, name: str, verbose: bool) -> Iterator[Run]:
+    """A run called ``name``, with this checkout's lock and the engine's Spack ready."""
     process.adopt_orphans()
-    with lock.exclusive(paths.STATE / "lock"):
+    run = Run(name, "cache", verbose)
+    with lock.exclusive(paths.STATE / "lock"), run.stage("cache"):
+        with run.step("Spack and its packages") as task:
+            engine.locate(task)
+            engine.spack.configure(machine.cores())
         yield run
