@@ -10,7 +10,6 @@ from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.deliver.activation import plan
 from hvd.jupyter import kernel, lab
-from hvd.jupyter.kernel import Place
 from tests import builds
 
 
@@ -30,7 +29,7 @@ def prefix(tmp_path):
 
 def install(prefix, name="hvd-local"):
     subject = made("local-hvd")
-    return kernel.install(subject, plan.make(subject), name, Place(str(prefix)))
+    return kernel.install(subject, plan.make(subject), name, str(prefix))
 
 
 def test_the_kernel_stands_alone_and_is_replaced(prefix):
@@ -45,25 +44,21 @@ def test_the_kernel_stands_alone_and_is_replaced(prefix):
 
 
 @pytest.mark.parametrize("content", ["{}", "[]", "{", '{"metadata": {}}'])
-def test_what_is_not_ours_is_kept(prefix, content):
+def test_another_s_kernel_is_kept(prefix, content):
     directory = prefix / "share" / "jupyter" / "kernels" / "hvd-local"
     directory.mkdir(parents=True)
     (directory / "kernel.json").write_text(content)
-    with pytest.raises(HvdError, match="has not written") as raised:
+    with pytest.raises(HvdError, match=str(directory)):
         install(prefix)
-    assert "--name" in raised.value.remedy
     assert (directory / "kernel.json").read_text() == content
 
 
-def test_a_name_that_cannot_be_one(prefix):
-    with pytest.raises(HvdError, match="--name: 'a b' cannot be"):
+def test_what_cannot_be_installed(prefix):
+    with pytest.raises(HvdError, match="--name: 'a b'"):
         install(prefix, "a b")
     assert not prefix.exists()
-
-
-def test_a_place_that_cannot_be_written_to(prefix):
     prefix.write_text("a file")
-    with pytest.raises(HvdError, match="cannot write") as raised:
+    with pytest.raises(HvdError, match=str(prefix)) as raised:
         install(prefix)
     assert "--prefix DIR" in raised.value.remedy
 
@@ -101,7 +96,7 @@ def test_the_job(name, lines, starts):
     last = text.splitlines()[-1]
     assert last.split()[0] == starts and last.endswith(str(script))
     content = script.read_text()
-    assert "jupyter='/opt/my lab/bin/jupyter'" in content and "@" not in content.split("login=")[0]
+    assert "jupyter='/opt/my lab/bin/jupyter'" in content
     assert stat.S_IMODE(script.stat().st_mode) == 0o755
 
 
@@ -118,8 +113,8 @@ def test_which_jupyter(tmp_path):
     own = str(tmp_path / "jupyter")
     assert lab.find("", {"PATH": "/nowhere"}, {"PATH": str(tmp_path)}) == own
     assert lab.find(own, {}) == own
-    with pytest.raises(HvdError, match="no jupyter-lab is on PATH"):
+    with pytest.raises(HvdError, match="PATH"):
         lab.find("", {"PATH": "/nowhere"})
     (tmp_path / "jupyter-lab").unlink()
-    with pytest.raises(HvdError, match="has no jupyter-lab beside it"):
+    with pytest.raises(HvdError, match=own):
         lab.find(own, {"PATH": str(tmp_path)})

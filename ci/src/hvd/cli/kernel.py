@@ -13,7 +13,6 @@ from hvd.core import console, paths
 from hvd.core.errors import HvdError
 from hvd.deliver.activation import plan
 from hvd.jupyter import kernel, lab
-from hvd.jupyter.kernel import Place
 from hvd.launch.program import callers
 from hvd.model import built, environment
 
@@ -59,18 +58,18 @@ def install_kernel(
     after = wanted.applied(caller)
     python = shutil.which("python", path=after["PATH"]) or "python"
     kernel.require_ipykernel(python, after)
-    # <prefix>/bin/python
-    own = os.path.dirname(os.path.dirname(python)) if sys_prefix else ""
-    place = Place(os.path.abspath(os.path.expanduser(prefix)) if prefix else own)
+    if prefix:
+        prefix = os.path.abspath(os.path.expanduser(prefix))
+    elif sys_prefix:
+        # <prefix>/bin/python
+        prefix = os.path.dirname(os.path.dirname(python))
     program = lab.find(jupyter, caller, after) if whole_script else ""
-    directory = kernel.install(subject, wanted, kernel_name or f"hvd-{subject.name}", place)
+    directory = kernel.install(subject, wanted, kernel_name or f"hvd-{subject.name}", prefix)
     console.aside(f"kernel: {paths.shorten(directory)}")
     if whole_script:
-        host = (
-            login
-            or f"<login node of {environment.load(subject.environment).site or 'this machine'}>"
-        )
-        script = lab.write(subject, program, place.data, host)
+        site = environment.load(subject.environment).site
+        host = login or f"<login node of {site or 'this machine'}>"
+        script = lab.write(subject, program, kernel.data(prefix), host)
         sys.stdout.write(lab.job(subject, script, account, time, queue))
         console.aside(f"it starts {paths.shorten(script)}, which prints the tunnel's command:")
         console.aside(f"ssh -N -L PORT:127.0.0.1:PORT -J {host} NODE")

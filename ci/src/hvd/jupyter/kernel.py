@@ -2,65 +2,40 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import pathlib
 import re
 import shutil
 import subprocess
 import tempfile
-from typing import Any, Dict, Mapping
+from typing import Mapping
 
 from hvd.core.errors import HvdError
 from hvd.deliver.activation import shells
 from hvd.deliver.activation.plan import Plan
 from hvd.model.built import Built
 
-#: Where a kernel says in its metadata which environment it is of.
+#: The key in a kernel's metadata that names its environment.
 MARK = "hvd"
 _NAME = re.compile(r"[a-z0-9._-]+")
+#: Starts the kernel in its environment, whatever environment Jupyter has.
+_START = '. "$0" && exec python -m ipykernel_launcher "$@"'
 
 
-@dataclasses.dataclass(frozen=True)
-class Place:
-    """Where kernels go: the user's own directory, or below a prefix.
+def data(prefix: str) -> pathlib.Path:
+    """Jupyter's data directory below ``prefix``; the user's own if it is empty."""
+    from jupyter_core import paths
 
-    Args:
-        prefix: of a Python or Jupyter; empty for the user's directory.
-    """
-
-    prefix: str = ""
-
-    @property
-    def data(self) -> pathlib.Path:
-        """Jupyter's data directory there, as JUPYTER_PATH wants it."""
-        from jupyter_core import paths
-
-        if self.prefix:
-            return pathlib.Path(self.prefix) / "share" / "jupyter"
-        return pathlib.Path(paths.jupyter_data_dir())
-
-
-def specification(built: Built) -> Dict[str, Any]:
-    """The content of ``kernel.json``.
-
-    The kernel is started in the environment, whatever the environment of Jupyter is.
-    """
-    start = '. "$0" && exec python -m ipykernel_launcher "$@"'
-    words = ["/bin/sh", "-c", start, "{resource_dir}/activate.sh", "-f", "{connection_file}"]
-    return {
-        "argv": words,
-        "display_name": f"Horovod ({built.environment}, {built.engine})",
-        "language": "python",
-        "metadata": {"debugger": True, MARK: built.name},
-    }
+    if prefix:
+        return pathlib.Path(prefix, "share", "jupyter")
+    return pathlib.Path(paths.jupyter_data_dir())
 
 
 def require_ipykernel(python: str, variables: Mapping[str, str]) -> None:
-    """Make sure that the environment's interpreter can be a kernel.
+    """Check that the environment's interpreter has ipykernel.
 
     Raises:
-        HvdError: it has no ipykernel.
+        HvdError: it has not.
     """
     done = subprocess.run(
         [python, "-c", "import ipykernel"], env=dict(variables), capture_output=True, text=True
@@ -73,15 +48,18 @@ def require_ipykernel(python: str, variables: Mapping[str, str]) -> None:
         )
 
 
-def install(built: Built, plan: Plan, name: str, place: Place) -> pathlib.Path:
-    """Install the kernel ``name``; one of ours that is there already is replaced.
+def install(built: Built, plan: Plan, name: str, prefix: str) -> pathlib.Path:
+    """Install the kernel ``name``, or replace one that this function installed.
+
+    Args:
+        prefix: of a Python or Jupyter; empty for the user's own kernels.
 
     Returns:
         The kernel's directory.
 
     Raises:
-        HvdError: it cannot be called that, a kernel of another's is there, or the place cannot
-            be written to.
+        HvdError: the name cannot be a kernel's, another kernel has it, or the directory cannot
+            be written.
     """
     from jupyter_client.kernelspec import KernelSpecManager
 
@@ -90,39 +68,41 @@ def install(built: Built, plan: Plan, name: str, place: Place) -> pathlib.Path:
             f"--name: '{name}' cannot be a kernel's name",
             "use lower-case letters, digits, '.', '_' and '-'",
         )
-    _check_owner(place.data / "kernels" / name)
-    where = {"prefix": place.prefix} if place.prefix else {"user": True}
+    directory = data(prefix) / "kernels" / name
+    if directory.exists() and not _is_ours(directory):
+        raise HvdError(
+            f"{directory} is a kernel that ./hvd has not written",
+            "choose another name with --name, or remove that kernel",
+        )
+    specification = {
+        "argv": [
+            *("/bin/sh", "-c", _START, "{resource_dir}/activate.sh"),
+            *("-f", "{connection_file}"),
+        ],
+        "display_name": f"Horovod ({built.environment}, {built.engine})",
+        "language": "python",
+        "metadata": {"debugger": True, MARK: built.name},
+    }
+    where = {"prefix": prefix} if prefix else {"user": True}
     with tempfile.TemporaryDirectory() as scratch:
         source = pathlib.Path(scratch, name)
         source.mkdir(mode=0o755)
         (source / "activate.sh").write_text(shells.render(plan, "activate.sh"))
-        (source / "kernel.json").write_text(json.dumps(specification(built), indent=1) + "\n")
+        (source / "kernel.json").write_text(json.dumps(specification, indent=1) + "\n")
         try:
             return pathlib.Path(
                 KernelSpecManager().install_kernel_spec(str(source), name, **where)
             )
         except (OSError, shutil.Error) as error:
             raise HvdError(
-                f"cannot write {place.data / 'kernels' / name}: {error}",
+                f"cannot write {directory}: {error}",
                 "choose another place: --user, --prefix DIR or --sys-prefix",
             ) from error
 
 
-def _check_owner(directory: pathlib.Path) -> None:
-    """Refuse to replace what is not ours.
-
-    Raises:
-        HvdError: a kernel that we did not write is in ``directory``.
-    """
-    if not directory.exists():
-        return
+def _is_ours(directory: pathlib.Path) -> bool:
     try:
         there = json.loads((directory / "kernel.json").read_text())
-        ours = MARK in there.get("metadata", {})
+        return MARK in there.get("metadata", {})
     except (OSError, ValueError, AttributeError):
-        ours = False
-    if not ours:
-        raise HvdError(
-            f"{directory} is a kernel that ./hvd has not written",
-            "give this one another name with --name, or remove that one",
-        )
+        return False

@@ -1,34 +1,35 @@
-"""The script that starts JupyterLab on a compute node, and the job around it."""
+"""The script that starts JupyterLab on a compute node, and the job that runs it."""
 
 from __future__ import annotations
 
 import os
 import pathlib
-import shlex
 import shutil
 from typing import Mapping
 
 from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.core.files import write_atomically
+from hvd.deliver import template
 from hvd.deliver.activation import parts
 from hvd.launch import batch, request
 from hvd.launch.request import Request
 from hvd.model import environment
 from hvd.model.built import Built
 
-_SCRIPT = pathlib.Path(__file__).resolve().with_name("jupyterlab.sh")
+_SCRIPT = pathlib.Path(__file__).with_name("jupyterlab.sh.j2")
 
 
 def find(given: str, *searched: Mapping[str, str]) -> str:
-    """The absolute path of ``jupyter``: as ``given``, or in the PATH of one of ``searched``.
+    """The absolute path of ``jupyter``: ``given``, or from the PATH of one of ``searched``.
 
     Raises:
         HvdError: there is none, or it has no JupyterLab beside it.
     """
-    candidates = [given] if given else [
-        shutil.which("jupyter-lab", path=each.get("PATH", os.defpath)) or "" for each in searched
-    ]  # fmt: skip
+    candidates = [given]
+    if not given:
+        paths_ = [each.get("PATH", os.defpath) for each in searched]
+        candidates = [shutil.which("jupyter-lab", path=path) or "" for path in paths_]
     for candidate in filter(None, candidates):
         path = pathlib.Path(candidate).expanduser().absolute()
         jupyter = path.with_name("jupyter")
@@ -41,20 +42,17 @@ def find(given: str, *searched: Mapping[str, str]) -> str:
 
 
 def write(built: Built, jupyter: str, kernels: pathlib.Path, login: str) -> pathlib.Path:
-    """Write the script that starts JupyterLab.
+    """Write the script that starts JupyterLab, and return its path.
 
     Args:
         jupyter: path of the program.
         kernels: Jupyter's data directory with the kernel.
-        login: host, with or without a user, by which the compute nodes are reached.
+        login: host, with or without a user, through which users reach the compute nodes.
 
     Raises:
         HvdError: it cannot be written.
     """
-    values = {"JUPYTER": jupyter, "KERNELS": str(kernels), "LOGIN": login}
-    text = _SCRIPT.read_text()
-    for name, value in values.items():
-        text = text.replace(f"@{name}@", shlex.quote(value))
+    text = template.render(_SCRIPT, jupyter=jupyter, kernels=str(kernels), login=login)
     path = built.directory / "jupyterlab.sh"
     write_atomically(path, text.encode())
     path.chmod(0o755)
@@ -69,9 +67,9 @@ def job(built: Built, script: pathlib.Path, account: str, time: str, queue: str)
     """
     machine, use = parts.place(built) or (None, None)
     if not machine or machine.scheduler == "none":
-        shown = paths.shorten(script)
         raise HvdError(
-            f"{built.environment} is for machines without a scheduler", f"start it here: {shown}"
+            f"{built.environment} is for machines without a scheduler",
+            f"start it here: {paths.shorten(script)}",
         )
     asked = Request(
         site=machine,
@@ -85,7 +83,7 @@ def job(built: Built, script: pathlib.Path, account: str, time: str, queue: str)
         time=time,
         queue=queue,
         job_name="jupyterlab",
-        # the kernel activates the environment, and JupyterLab is better off without
+        # the kernel activates the environment; JupyterLab itself must not run in it
         setup=("umask 077",),
     )
     request.check(asked)
