@@ -10,7 +10,6 @@ from tests import shells
 
 HARD = "a b'c\"d$HOME!x `id` \\ \\! %s *\n~l2;&|<>(){}[]#?^é\\\n end'"
 PLAN = Plan(
-    "moon-hvd-spack",
     (),
     (
         Change("HARD", HARD),
@@ -49,12 +48,16 @@ def ran(request, shell, tmp_path):
     words = shells.command(request.config, shell)
     file = tmp_path / shells.FILES[shell]
 
-    def run(lines, plan=PLAN, before=BEFORE):
+    def run(lines, plan=PLAN, before=BEFORE, warning=""):
         file.write_text(rendered.render(plan, file.name))
         program = "\n".join(line.replace("FILE", shells.source(shell, file)) for line in lines)
         done = subprocess.run([*words, "-c", program], env=before, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-        assert done.stderr == ""
+        if warning:
+            # csh can only write it to its standard output
+            assert warning in done.stdout + done.stderr
+        else:
+            assert done.stderr == ""
         return done.stdout
 
     return run
@@ -65,27 +68,24 @@ def shown(text):
     return [shells.variables(part) for part in text.split("@@\n")[:-1]]
 
 
-def same(found, wanted):
-    """Compare what is not the shell's own."""
-    names = {*wanted, *(change.name for change in PLAN.changes)}
-    assert {k: v for k, v in found.items() if k in names} == wanted
+def changed(found):
+    """The variables in ``found`` that are not the shell's own."""
+    names = {*BEFORE, *(change.name for change in PLAN.changes)}
+    return {name: value for name, value in found.items() if name in names}
 
 
-def test_variables_are_as_planned_and_given_back(ran):
-    before, after, again, back = shown(
-        ran([SHOW, "FILE", SHOW, "FILE", SHOW, "hvd_deactivate", SHOW])
-    )
+def test_variables_are_as_planned_and_restored(ran):
+    lines = [SHOW, "FILE", SHOW, "FILE", SHOW, "hvd_deactivate", SHOW]
+    before, after, again, back = shown(ran(lines))
     wanted = PLAN.applied(BEFORE)
     assert wanted["MANPATH"] == "/m n/a:/b:" and wanted["XDG_DATA_DIRS"] == "/x'$1!:/y"
     assert wanted["LD_LIBRARY_PATH"] == "/l1:/l2:/mine:/with blank"
-    same(after, wanted)
-    same(again, wanted)
+    assert changed(after) == changed(again) == wanted
     assert back == before
 
 
-def test_nothing_is_left_in_the_shell(ran, shell):
-    left = ran(["FILE", "hvd_deactivate", "set"])
-    assert "_hvd" not in left
+def test_nothing_is_left_in_the_shell(ran):
+    assert "_hvd" not in ran(["FILE", "hvd_deactivate", "set"])
 
 
 def test_from_an_empty_environment(ran, shell):
@@ -99,7 +99,7 @@ def test_from_an_empty_environment(ran, shell):
 
 def test_modules_are_loaded_once_and_unloaded(ran, shell, tmp_path):
     log = tmp_path / "log"
-    plan = Plan("x", ("gcc/12.2", "nccl/2.15.5-ofi", "cuda"), PLAN.changes, "a test")
+    plan = Plan(("gcc/12.2", "nccl/2.15.5-ofi", "cuda"), PLAN.changes, "a test")
     module = {
         "activate.sh": f'module() {{ echo "$*" >> {log}; }}',
         "activate.csh": f"alias module 'sh -c \"echo \\!* >> {log}\"'",
@@ -111,15 +111,7 @@ def test_modules_are_loaded_once_and_unloaded(ran, shell, tmp_path):
     assert back == first
 
 
-def test_a_missing_module_command_is_said(request, shell, tmp_path):
-    words = shells.command(request.config, shell)
-    file = tmp_path / shells.FILES[shell]
-    file.write_text(rendered.render(Plan("x", ("gcc/12.2",), PLAN.changes, "a test"), file.name))
-    done = subprocess.run(
-        [*words, "-c", f"{shells.source(shell, file)}\n{SHOW}"],
-        env={"PATH": "/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-    )
-    assert "there is no command 'module' to load gcc/12.2 with" in done.stdout + done.stderr
-    assert "PATH=/p q:/r!:/usr/bin:/bin" in done.stdout
+def test_a_missing_module_command_is_a_warning(ran):
+    plan = Plan(("gcc/12.2",), PLAN.changes, "a test")
+    said = ran(["FILE", SHOW], plan, {"PATH": "/usr/bin:/bin"}, warning="to load gcc/12.2 with")
+    assert "PATH=/p q:/r!:/usr/bin:/bin" in said

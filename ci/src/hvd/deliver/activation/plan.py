@@ -35,13 +35,11 @@ class Plan:
     """The modules to load and the variables to change, to activate an environment.
 
     Args:
-        name: environment and engine.
         modules: the site's modules, in the order in which to load them.
         changes: at most one for each variable, ``PATH`` last.
         comment: one line on what is activated, and for which jobs.
     """
 
-    name: str
     modules: Tuple[str, ...]
     changes: Tuple[Change, ...]
     comment: str
@@ -83,7 +81,7 @@ def make(built: Built, nodes: int = 2, rdma: bool = False) -> Plan:
     if "PATH" not in changes:
         raise HvdError(f"{built.name}: it adds nothing to PATH", _again(built))
     changes["PATH"] = changes.pop("PATH")
-    return Plan(built.name, tuple(parts.modules(built, use)), tuple(changes.values()), comment)
+    return Plan(tuple(parts.modules(built, use)), tuple(changes.values()), comment)
 
 
 def _lists(built: Built) -> List[Change]:

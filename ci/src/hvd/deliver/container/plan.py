@@ -51,7 +51,6 @@ class Plan:
         images: the base images.
         mpi: the ABI, a key of `ABI`; empty for none.
         requirement: the pip requirement of that MPI; empty for none.
-        gpu: it is for GPUs.
     """
 
     environment: str
@@ -61,7 +60,6 @@ class Plan:
     images: Images
     mpi: str
     requirement: str
-    gpu: bool
 
     @property
     def mpi_prefix(self) -> str:
@@ -109,7 +107,7 @@ def make(environment: Environment, mpi: str = "", target: str = "") -> Plan:
     known.check(Spec(HOROVOD, version, variants, dependencies))
     kept = {key: value for key, value in root.variants.items() if key != "os"}
     spec = Spec(HOROVOD, version, {**kept, **architectures, "target": frozenset([target])})
-    return Plan(environment.name, str(spec), version, frameworks, images, abi, requirement, gpu)
+    return Plan(environment.name, str(spec), version, frameworks, images, abi, requirement)
 
 
 def _refuse(variants: Mapping[str, Any], frameworks: Iterable[str], gpu: bool) -> None:
