@@ -195,6 +195,7 @@ def test_ten_variants_are_published_in_a_moment(published, root) -> None:
         ("tcl/horovod/mine", 'echo mine > "$0"'),
         ("tcl/horovod/mine", 'ln -s /tmp "$0"'),
         (f"tcl/{NAME}", 'rm "$0"'),
+        (f"tcl/{NAME}", 'mv "$0" ../copy; ln -s "$PWD/../copy" "$0"'),
         ("lmod", 'rm "$0"; mkdir "$0"'),
         (".current", 'rm "$0"; echo mine > "$0"'),
         (f".current/{store.MANIFEST}", """echo '{"format": 1}' > "$0" """),
@@ -202,7 +203,7 @@ def test_ten_variants_are_published_in_a_moment(published, root) -> None:
 )
 def test_what_others_wrote_is_named_and_stays(path, spoil, published, root) -> None:
     assert published()[0] == 0
-    subprocess.run(["sh", "-c", spoil, root / path], check=True)
+    subprocess.run(["sh", "-c", spoil, root / path], cwd=root, check=True)
     before = publishing.snapshot(root)
     for option in ("--suffix=a", "--replace"):
         status, said = published(option)
