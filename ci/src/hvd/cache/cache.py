@@ -115,7 +115,7 @@ def scope(spack: Spack, cache: Cache) -> pathlib.Path:
 def contents(
     spack: Spack, environment: Environment, cache: Cache, log: pathlib.Path, mode: str
 ) -> Tuple[List[Package], Mapping[str, List[Dict[str, Any]]]]:
-    """What ``cache`` has of the solved ``environment``.
+    """Ask Spack what ``cache`` has of the solved ``environment``.
 
     Args:
         mode: ``look``; ``verify`` to fetch and check each package as well; ``install`` to do so

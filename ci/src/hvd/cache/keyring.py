@@ -83,7 +83,7 @@ def add(file: pathlib.Path, fingerprint: str = "") -> List[Key]:
             "ask those who push for the fingerprint of their key",
         )
     _gpg("--import", file)
-    # ultimate trust, as in Spack: nobody in this keyring could certify another's key
+    # ultimate trust, as in Spack: no key in this keyring certifies another
     _gpg("--import-ownertrust", text="".join(f"{each}:6:\n" for each in inside))
     return [key for key in keys() if key.fingerprint in inside]
 
@@ -132,7 +132,7 @@ def signing(wanted: str = "") -> Key:
 
 
 def is_fingerprint(text: str) -> bool:
-    """Whether ``text`` is a whole fingerprint; the end of one is not unique."""
+    """Tell a whole fingerprint from the end of one, which is not unique."""
     return bool(_FINGERPRINT.fullmatch(text.replace(" ", "").upper()))
 
 

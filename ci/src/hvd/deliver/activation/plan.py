@@ -1,4 +1,4 @@
-"""What activation changes in a shell's environment."""
+"""The changes that activation makes to a shell's environment."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Change:
 
     @property
     def front(self) -> str:
-        """What to put in front of an old value and a colon."""
+        """The part of ``value`` that goes in front of a colon and the old value."""
         return (self.value or "").rstrip(":")
 
 

@@ -60,7 +60,7 @@ class Module:
 
     @property
     def full_name(self) -> str:
-        """What users type."""
+        """The name that users type."""
         return f"{self.name}/{self.version}"
 
 

@@ -75,7 +75,7 @@ def directory(built: Built, modules: Modules) -> str:
 
 
 def _marks(built: Built, mpi_named: bool) -> List[str]:
-    """What tells this variant of Horovod from others."""
+    """The words that tell this variant of Horovod from others."""
     marks = []
     for framework in sorted(built.frameworks, key=lambda name: (name not in _SHORT, name)):
         marks.append(_SHORT.get(framework, framework))

@@ -35,7 +35,7 @@ FORMAT = 1
 #: The tools that a tree can be for.
 TOOLS = ("lmod", "tcl")
 #: A generation that is being written, or was when its process was killed.  Each user has one,
-#: as nobody can remove another's.
+#: as no user can remove another's.
 _STAGING = f".new-{os.getuid()}"
 
 
