@@ -102,7 +102,7 @@ def _tools(machine: site.Site, tool: Optional[ToolName]) -> Sequence[str]:
     if tool is ToolName.both:
         return store.TOOLS
     if tool is None and machine.modules.tool == "none":
-        file = paths.shorten(site.directory() / machine.name / site.SITE)
+        file = paths.shorten(site.file(machine.name))
         raise HvdError(
             f"{file}: key 'modules:tool': {machine.name} has no module tool",
             f"name one: --tool {', '.join(each.value for each in ToolName)}",

@@ -42,7 +42,7 @@ def name(built: Built, machine: Site, suffix: str = "") -> Tuple[str, str]:
     base = projection
     for token, value in tokens.items():
         base = base.replace(token, value)
-    file = paths.shorten(site.directory() / machine.name / site.SITE)
+    file = paths.shorten(site.file(machine.name))
     if not _NAMED.fullmatch(base):
         raise HvdError(
             f"{file}: key 'modules:projection': '{base}' is not a name and a version",
