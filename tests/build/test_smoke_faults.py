@@ -130,7 +130,8 @@ def _processes_of(out: pathlib.Path) -> list[str]:
 
 
 def _run(launcher: Launcher, target: Target, out: pathlib.Path, timeout: float) -> Check:
-    return run_launcher(launcher, target, out, ranks=2, timeout=timeout, quick=True)
+    options = ("--quick", "--mpi4py") if launcher.controller == "mpi" else ("--quick",)
+    return run_launcher(launcher, target, out, *options, ranks=2, timeout=timeout)
 
 
 def test_killed_rank_is_named(launcher: Launcher, broken, tmp_path: pathlib.Path) -> None:

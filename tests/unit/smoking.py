@@ -1,4 +1,4 @@
-"""What the tests of the smoke test share: a Horovod that was not built."""
+"""Shared by the tests of the smoke test: a Horovod that was not built."""
 
 from __future__ import annotations
 
@@ -26,15 +26,17 @@ LAUNCHER = """
         sys.exit(0)
     out = pathlib.Path(sys.argv[sys.argv.index("--out") + 1])
     for rank in (0, 1):
-        events = [{"event": "init", "rank": rank, "size": 2, "host": "a", "pid": rank,
-                   "mpi_libraries": ["/opt/mpi/lib/libmpi.so"]}]
         operation = {"operation": "allgather", "dtype": "int32", "elements": 10 * rank}
-        events += [{"event": "left-out", "operation": "x", "dtype": "bool", "reason": "y"},
-                   {"event": "start", **operation},
-                   {"event": "end", **operation, "seconds": 1 + rank, "ok": True, "detail": ""},
-                   {"event": "bandwidth", "method": "horovod", "bytes": 4_000_000,
-                    "seconds": 1 + rank},
-                   {"event": "done"}]
+        events = [{"event": "launch", "host": "a", "pid": rank},
+                  {"event": "init", "rank": rank, "size": 2,
+                   "mpi_libraries": ["/opt/mpi/lib/libmpi.so"]},
+                  {"event": "left_out", "operation": "x", "dtype": "bool", "reason": "y"},
+                  {"event": "start", **operation},
+                  {"event": "end", **operation, "seconds": 1 + rank, "ok": True, "detail": ""},
+                  {"event": "bandwidth", "method": "horovod", "bytes": 4_000_000,
+                   "seconds": 1 + rank},
+                  {"event": "done", "done": True}]
         lines = "".join(json.dumps(event) + "\\n" for event in events)
-        (out / f"rank-{rank}.jsonl").write_text(lines)
+        (out / f"process-a-{rank}.txt").write_text(lines)
+    print(json.dumps({"words": sys.argv[1:], "environment": dict(os.environ)}))
 """

@@ -1,15 +1,13 @@
-"""What a process leaves behind when it ends as it should, dies, or is told to end."""
+"""The record of a process that ends by itself, dies, or is told to end."""
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 import signal
 import subprocess
 import sys
 import time
-from typing import Callable
 
 import pytest
 
@@ -24,9 +22,9 @@ sys.path.insert(0, os.environ["SMOKE"])
 from program_record import Recorder, supervise
 out = pathlib.Path(sys.argv[1])
 supervise(out)
-recorder = Recorder(out)
 """
-BECOME_RANK = PRELUDE + "recorder.become_rank(1, size=2, mpi_libraries=[])\n"
+RECORD = PRELUDE + "recorder = Recorder(out)\n"
+RANK = RECORD + "recorder.check('init', int)\nrecorder.initialised(1, 2)\n"
 HANG = """
 def stuck():
     pathlib.Path(out, "here").touch()
@@ -43,11 +41,22 @@ def start(code: str, out: pathlib.Path, **environment: str) -> subprocess.Popen:
     )
 
 
+def start_to_hang(out: pathlib.Path) -> subprocess.Popen:
+    """Start a rank and return when it hangs."""
+    process = start(RANK + HANG, out)
+    deadline = time.monotonic() + LIMIT
+    while not (out / "here").exists():
+        assert time.monotonic() < deadline, "the process did not start"
+        time.sleep(0.01)
+    return process
+
+
 def test_operations_are_recorded_in_order(tmp_path: pathlib.Path) -> None:
-    code = BECOME_RANK + (
+    code = RANK + (
         'recorder.check("sum", lambda: 3, lambda r: "", "float32", 7)\n'
         'recorder.check("max", lambda: 3, lambda r: f"expected 4, got {r}")\n'
-        'recorder.emit("done")\n'
+        'recorder.emit("bandwidth", bytes=4)\n'
+        'recorder.emit("done", done=True)\n'
         "sys.exit(recorder.failed)\n"
     )
     assert start(code, tmp_path).wait(timeout=LIMIT) == 1
@@ -56,52 +65,43 @@ def test_operations_are_recorded_in_order(tmp_path: pathlib.Path) -> None:
     assert [str(operation) for operation in rank.operations] == ["sum float32 x 7", "max"]
     assert [operation.ok for operation in rank.operations] == [True, False]
     assert rank.wrong[0].detail == "expected 4, got 3"
-    lines = (tmp_path / "rank-1.jsonl").read_text().splitlines()
-    events = [json.loads(line)["event"] for line in lines]
-    assert events == ["init", "start", "end", "start", "end", "done"]
-    assert not list(tmp_path.glob("launch-*"))
+    assert rank.bandwidth == [{"bytes": 4}]
+    assert rank.started == 3  # with init
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGABRT, signal.SIGSEGV])
 def test_death_by_signal_is_recorded_and_passed_on(
     tmp_path: pathlib.Path, number: signal.Signals
 ) -> None:
-    code = BECOME_RANK + f'recorder.check("sum", lambda: os.kill(os.getpid(), {int(number)}))'
+    code = RANK + f'recorder.check("sum", lambda: os.kill(os.getpid(), {int(number)}))'
     assert start(code, tmp_path).wait(timeout=LIMIT) == -number
     (rank,) = records.read(tmp_path)
     assert (rank.signal, rank.status, rank.told_to_end) == (number, None, False)
-    assert str(rank.current) == "sum"
+    assert rank.where == "in sum"
     assert bool(rank.crash) == (number != signal.SIGKILL)
 
 
-def test_exit_status_is_recorded_and_passed_on(tmp_path: pathlib.Path) -> None:
-    code = PRELUDE + 'recorder.check("init", lambda: os._exit(7))'
+@pytest.mark.parametrize(
+    "code, where",
+    [
+        (RECORD + 'recorder.check("init", lambda: os._exit(7))', "in init"),
+        (PRELUDE + "os._exit(7)", "before its first operation"),
+    ],
+)
+def test_exit_status_is_recorded_and_passed_on(tmp_path, code: str, where: str) -> None:
     assert start(code, tmp_path, OMPI_COMM_WORLD_RANK="1").wait(timeout=LIMIT) == 7
     (rank,) = records.read(tmp_path)
     assert (rank.rank, rank.launcher_rank, rank.status) == (None, 1, 7)
-    assert (rank.label, rank.where) == ("rank 1", "in init")
+    assert (rank.label, rank.where) == ("rank 1", where)
 
 
-@pytest.mark.parametrize(
-    "pids",
-    [
-        lambda process, out: [process.pid],
-        lambda process, out: [process.pid, records.read(out)[0].pid],
-        lambda process, out: [records.read(out)[0].pid, process.pid],
-    ],
-    ids=["parent", "parent and rank", "rank and parent"],
-)
-def test_sigterm_ends_the_rank_and_leaves_its_stack(
-    tmp_path: pathlib.Path, pids: Callable[[subprocess.Popen, pathlib.Path], list[int]]
-) -> None:
-    process = start(BECOME_RANK + HANG, tmp_path)
-    deadline = time.monotonic() + LIMIT
-    while not (tmp_path / "here").exists():
-        assert time.monotonic() < deadline, "the process did not start"
-        time.sleep(0.01)
-    for pid in pids(process, tmp_path):  # as one signals a process group, and more than once
-        os.kill(pid, signal.SIGTERM)
-        os.kill(pid, signal.SIGTERM)
+@pytest.mark.parametrize("order", [["parent"], ["parent", "rank"], ["rank", "parent"]])
+def test_sigterm_ends_the_rank_and_leaves_its_stack(tmp_path: pathlib.Path, order: list) -> None:
+    process = start_to_hang(tmp_path)
+    pids = {"parent": process.pid, "rank": records.read(tmp_path)[0].pid}
+    for name in order:  # as one signals a process group, and more than once
+        os.kill(pids[name], signal.SIGTERM)
+        os.kill(pids[name], signal.SIGTERM)
     assert process.wait(timeout=LIMIT) == -signal.SIGTERM
     (rank,) = records.read(tmp_path)
     assert rank.told_to_end
@@ -110,19 +110,15 @@ def test_sigterm_ends_the_rank_and_leaves_its_stack(
     assert not rank.crash
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="PR_SET_PDEATHSIG is Linux's")
 def test_rank_dies_with_its_parent(tmp_path: pathlib.Path) -> None:
     """As when a launcher kills the process that it started and knows no other."""
-    if not sys.platform.startswith("linux"):
-        pytest.skip("PR_SET_PDEATHSIG is Linux's")
-    process = start(BECOME_RANK + HANG, tmp_path)
-    deadline = time.monotonic() + LIMIT
-    while not (tmp_path / "here").exists():
-        assert time.monotonic() < deadline, "the process did not start"
-        time.sleep(0.01)
+    process = start_to_hang(tmp_path)
     (rank,) = records.read(tmp_path)
     process.kill()
     process.wait(timeout=LIMIT)
     status = pathlib.Path(f"/proc/{rank.pid}/status")
+    deadline = time.monotonic() + LIMIT
     while status.exists() and "State:\tZ" not in status.read_text():
         assert time.monotonic() < deadline, "the rank outlived its parent"
         time.sleep(0.01)
@@ -131,13 +127,13 @@ def test_rank_dies_with_its_parent(tmp_path: pathlib.Path) -> None:
 
 
 def test_two_processes_of_one_rank_leave_two_records(tmp_path: pathlib.Path) -> None:
-    processes = [start(BECOME_RANK, tmp_path) for _ in range(2)]
+    processes = [start(RANK, tmp_path) for _ in range(2)]
     assert [process.wait(timeout=LIMIT) for process in processes] == [0, 0]
     assert [rank.rank for rank in records.read(tmp_path)] == [1, 1]
 
 
 def test_exception_is_recorded_with_its_operation(tmp_path: pathlib.Path) -> None:
-    code = BECOME_RANK + (
+    code = RANK + (
         'try: recorder.check("sum", lambda: 1 / 0, None, "int32", 3)\n'
         "except ZeroDivisionError as error: recorder.error(error)\n"
     )

@@ -1,4 +1,4 @@
-"""Launching, and what is made of a launch, with stand-ins for mpirun and horovodrun."""
+"""Launches and their checks, with stand-ins for mpirun, horovodrun, Spark and Ray."""
 
 from __future__ import annotations
 
@@ -16,13 +16,33 @@ from hvd.core.errors import HvdError
 from hvd.model import check_build
 from hvd.model.check_build import Expectation
 from hvd.smoke import run
-from hvd.smoke.launch import LAUNCHERS, Target, environment, find_program, launchers
+from hvd.smoke.launch import LAUNCHERS, PROGRAM, Target, environment, find_program, launchers
 from tests.unit.smoking import MPI_ONLY
+
+BOTH_CONTROLLERS = dataclasses.replace(MPI_ONLY, controllers=frozenset({"mpi", "gloo"}))
+BOTH_FRAMEWORKS = dataclasses.replace(
+    BOTH_CONTROLLERS,
+    frameworks=frozenset({"tensorflow", "pytorch"}),
+    extras=frozenset({"keras"}),
+)
+CLUSTERS = dataclasses.replace(BOTH_CONTROLLERS, extras=frozenset({"spark", "ray"}))
 
 
 def run_smoke(target, expectation, out):
-    """Every check of the plan, also after one that failed."""
+    """Run every check of the plan, also after one that failed."""
     return [perform() for _, perform in run.smoke_plan(target, expectation, out)]
+
+
+def called(check: run.Check) -> dict:
+    """Return the words and the environment that the launcher of a check had."""
+    return json.loads(check.log.read_text().splitlines()[-1])
+
+
+def with_modules(target: Target, directory: pathlib.Path, **modules: str) -> Target:
+    """Return a target that has Python modules."""
+    for name, text in modules.items():
+        (directory / f"{name}.py").write_text(text)
+    return Target(target.python, {**target.environment, "PYTHONPATH": str(directory)})
 
 
 def test_every_launcher_of_the_controllers_is_run(target: Target, tmp_path: pathlib.Path) -> None:
@@ -62,7 +82,7 @@ def test_check_has_tables_of_all_ranks(target: Target, tmp_path: pathlib.Path) -
 
 
 def test_records_of_an_earlier_run_do_not_count(target: Target, tmp_path: pathlib.Path) -> None:
-    stale = tmp_path / "out" / "mpirun" / "rank-2.jsonl"
+    stale = tmp_path / "out" / "mpirun" / "process-a-9.txt"
     stale.parent.mkdir(parents=True)
     stale.write_text('{"event": "init", "rank": 2, "size": 3, "host": "a", "pid": 9}\n')
     (stale.parent / "log.txt").write_text("Missing ranks:\n1: [x]\n")
@@ -71,14 +91,11 @@ def test_records_of_an_earlier_run_do_not_count(target: Target, tmp_path: pathli
     assert "Missing ranks" not in check.log.read_text()
 
 
-def test_unexpected_build_fails_and_the_rest_still_runs(
-    target: Target, tmp_path: pathlib.Path
-) -> None:
-    expected = Expectation("0.28.1", MPI_ONLY.frameworks, MPI_ONLY.controllers, frozenset({"mpi"}))
+def test_unexpected_build_fails_and_the_rest_still_runs(target: Target, tmp_path) -> None:
+    expected = dataclasses.replace(MPI_ONLY, operations=frozenset({"mpi"}))
     checks = run_smoke(target, expected, tmp_path / "out")
     assert checks[0].failures == ["operations: nccl is built, but not expected"]
-    assert not checks[0].passed
-    assert [check.passed for check in checks[1:]] == [True, True]
+    assert [check.passed for check in checks] == [False, True, True]
 
 
 @pytest.mark.parametrize(
@@ -88,16 +105,13 @@ def test_unexpected_build_fails_and_the_rest_still_runs(
         ("mpirun", ["mpirun", "horovodrun --mpi"]),
     ],
 )
-def test_missing_program_is_named(
-    target: Target, tmp_path: pathlib.Path, missing: str, failing: list[str]
-) -> None:
+def test_missing_program_is_named(target: Target, tmp_path, missing: str, failing: list) -> None:
     os.remove(tmp_path / "bin" / missing)
-    checks = run_smoke(target, MPI_ONLY, tmp_path / "out")
-    assert [check.name for check in checks if not check.passed] == failing
-    for check in checks:
-        if not check.passed:
-            (failure,) = check.failures
-            assert failure.startswith(f"{missing} is not on the PATH")
+    failed = [check for check in run_smoke(target, MPI_ONLY, tmp_path / "out") if check.failures]
+    assert [check.name for check in failed] == failing
+    for check in failed:
+        (failure,) = check.failures
+        assert failure.startswith(f"{missing} is not on the PATH")
 
 
 def test_time_limit_is_a_failure(target: Target, tmp_path: pathlib.Path) -> None:
@@ -109,7 +123,7 @@ def test_time_limit_is_a_failure(target: Target, tmp_path: pathlib.Path) -> None
 
 
 def test_a_horovod_without_a_framework_is_refused(target: Target, tmp_path) -> None:
-    expected = Expectation("0.28.1", frozenset(), frozenset({"mpi"}), frozenset())
+    expected = dataclasses.replace(MPI_ONLY, frameworks=frozenset())
     with pytest.raises(HvdError, match=r"frameworks \[\]"):
         run_smoke(target, expected, tmp_path)
 
@@ -118,27 +132,30 @@ def test_every_plugin_is_run() -> None:
     assert set(run.FRAMEWORKS) == set(check_build.PLUGINS)
 
 
-def test_launchers_follow_the_controllers() -> None:
-    by_controllers = {
-        ("mpi",): ["mpirun", "horovodrun --mpi"],
-        ("gloo",): ["horovodrun --gloo"],
-        ("gloo", "mpi"): ["mpirun", "horovodrun --mpi", "horovodrun --gloo"],
-    }
-    for controllers, names in by_controllers.items():
-        expected = Expectation("", frozenset(), frozenset(controllers), frozenset())
-        assert [launcher.name for launcher in launchers(expected)] == names
+@pytest.mark.parametrize(
+    ("controllers", "operations", "names"),
+    [
+        ({"mpi"}, set(), ["mpirun", "horovodrun --mpi"]),
+        ({"gloo"}, set(), ["horovodrun --gloo"]),
+        ({"gloo", "mpi"}, set(), ["mpirun", "horovodrun --mpi", "horovodrun --gloo"]),
+        ({"mpi"}, {"mpi", "ccl"}, ["mpirun", "horovodrun --mpi", "mpirun, oneCCL"]),
+    ],
+)
+def test_launchers_follow_the_build(controllers: set, operations: set, names: list) -> None:
+    expected = Expectation("", frozenset(), frozenset(controllers), frozenset(operations))
+    assert [launcher.name for launcher in launchers(expected)] == names
 
 
-def test_commands() -> None:
-    programs = [each for each in LAUNCHERS if each.program]
-    assert [" ".join(each.command("/bin/x", 4)) for each in programs] == [
-        "/bin/x -np 4",
-        "/bin/x --mpi -np 4 -H localhost:4",
-        "/bin/x --gloo -np 4 -H localhost:4",
-        "/bin/x -np 4",
-        "/bin/x -np 4",
-        "/bin/x --gloo -np 4 -H localhost:4",
-    ]
+@pytest.mark.parametrize(
+    ("launcher", "command"),
+    [
+        (LAUNCHERS[0], "/bin/x -np 4"),
+        (LAUNCHERS[1], "/bin/x --mpi -np 4 -H localhost:4"),
+        (LAUNCHERS[2], "/bin/x --gloo -np 4 -H localhost:4"),
+    ],
+)
+def test_commands(launcher, command: str) -> None:
+    assert " ".join(launcher.command("/bin/x", 4)) == command
 
 
 @pytest.mark.parametrize(
@@ -153,55 +170,43 @@ def test_commands() -> None:
         ("", 1, {}),
     ],
 )
-def test_operations_on_gpus_are_tried_where_there_are_some(
-    target: Target, tmp_path, monkeypatch, gpu, gpus, tried
+def test_operations_on_gpus_are_tried_if_there_are_some(
+    target: Target, tmp_path, gpu, gpus, tried
 ) -> None:
-    monkeypatch.setattr(run, "_gpus", lambda target, framework: gpus)
-    expected = dataclasses.replace(MPI_ONLY, controllers=frozenset({"mpi", "gloo"}))
-    plan = run.smoke_plan(target, expected, tmp_path, gpu=gpu)
-    on_gpus = [(name, perform) for name, perform in plan if name.endswith("GPU")]
-    assert {name: perform.keywords["ranks"] for name, perform in on_gpus} == tried
+    counts = f"import types\ncuda = types.SimpleNamespace(device_count=lambda: {gpus})\n"
+    seeing = with_modules(target, tmp_path, torch=counts)
+    plan = run.smoke_plan(seeing, BOTH_CONTROLLERS, tmp_path, gpu=gpu)
+    on_gpus = {name: perform for name, perform in plan if name.endswith("GPU")}
+    assert {name: perform.keywords["ranks"] for name, perform in on_gpus.items()} == tried
     left_out = plan[0][1]().details.get("left_out", [])
     blind = ["horovod.torch on GPUs"] if gpu and not gpus else []
     assert [row["operation"] for row in left_out] == blind
-    if on_gpus:
-        words = on_gpus[0][1]().log.read_text()
-        assert "--device gpu" in words
+    for perform in list(on_gpus.values())[:1]:
+        words = called(perform())["words"]
+        assert words[words.index("--device") + 1] == "gpu"
+        assert "--mpi4py" not in words
 
 
-def test_a_framework_is_asked_for_its_gpus(target: Target, tmp_path) -> None:
-    three = "import types\ncuda = types.SimpleNamespace(device_count=lambda: 3)\n"
-    for text, number in ((three, 3), ("raise ImportError\n", 0)):
-        module = tmp_path / "torch.py"
-        module.write_text(text)
-        environ = {**target.environment, "PYTHONPATH": str(tmp_path)}
-        assert run._gpus(Target(sys.executable, environ), "torch") == number
+def test_a_framework_that_cannot_be_imported_sees_no_gpus(target: Target, tmp_path) -> None:
+    broken = with_modules(target, tmp_path, torch="raise ImportError\n")
+    plan = run.smoke_plan(broken, MPI_ONLY, tmp_path, gpu="nccl")
+    assert not [name for name, _ in plan if name.endswith("GPU")]
 
 
-def test_oneccl_is_tried_where_it_was_built(target: Target) -> None:
-    expected = Expectation("", frozenset(), frozenset({"mpi"}), frozenset({"mpi", "ccl"}))
-    names = ["mpirun", "horovodrun --mpi", "mpirun, oneCCL"]
-    assert [launcher.name for launcher in launchers(expected)] == names
-    settings = environment(launchers(expected)[-1], target, timeout=120)
-    assert (settings["HOROVOD_CONTROLLER"], settings["HOROVOD_CPU_OPERATIONS"]) == ("mpi", "ccl")
-
-
-def test_surroundings_do_not_choose_the_controller(target: Target) -> None:
-    inherited = {
-        **target.environment,
-        "HOROVOD_CONTROLLER": "mpi",
-        "HOROVOD_CPU_OPERATIONS": "mpi",
-    }
-    gloo = environment(LAUNCHERS[2], Target(target.python, inherited), timeout=120)
-    assert (gloo["HOROVOD_CONTROLLER"], gloo["HOROVOD_CPU_OPERATIONS"]) == ("gloo", "gloo")
-    assert gloo["PATH"] == target.environment["PATH"]
-    assert gloo["HOROVOD_STALL_CHECK_TIME_SECONDS"] == "30"
+@pytest.mark.parametrize(
+    ("launcher", "chosen"), [(2, ("gloo", "gloo")), (0, ("mpi", "mpi")), (3, ("mpi", "ccl"))]
+)
+def test_surroundings_do_not_choose_the_controller(target: Target, launcher, chosen) -> None:
+    inherited = {"HOROVOD_CONTROLLER": "mpi", "HOROVOD_CPU_OPERATIONS": "mpi"}
+    other = Target(target.python, {**target.environment, **inherited})
+    settings = environment(LAUNCHERS[launcher], other, timeout=120)
+    assert (settings["HOROVOD_CONTROLLER"], settings["HOROVOD_CPU_OPERATIONS"]) == chosen
+    assert settings["PATH"] == target.environment["PATH"]
+    assert settings["HOROVOD_STALL_CHECK_TIME_SECONDS"] == "30"
 
 
 @pytest.mark.parametrize("user, allowed", [(0, True), (1000, False)])
-def test_root_is_allowed_only_for_root(
-    target: Target, monkeypatch: pytest.MonkeyPatch, user: int, allowed: bool
-) -> None:
+def test_root_is_allowed_only_for_root(target: Target, monkeypatch, user, allowed) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: user)
     settings = environment(LAUNCHERS[0], target, timeout=120)
     assert (settings.get("OMPI_ALLOW_RUN_AS_ROOT") == "1") == allowed
@@ -209,7 +214,7 @@ def test_root_is_allowed_only_for_root(
 
 @pytest.mark.parametrize("program", ["", "ssh", "rsh"])
 def test_a_machine_without_ssh_will_do(target: Target, tmp_path, program: str) -> None:
-    """Open MPI 4 looks for one, and stops where there is none."""
+    """Open MPI 4 looks for one, and stops if there is none."""
     if program:
         shutil.copy(tmp_path / "bin" / "mpirun", tmp_path / "bin" / program)
     agent = environment(LAUNCHERS[0], target, timeout=120).get("OMPI_MCA_plm_rsh_agent")
@@ -222,42 +227,22 @@ def test_programs_come_from_the_target_only(target: Target, tmp_path: pathlib.Pa
         find_program(target, "python3")
 
 
-BOTH = Expectation(
-    "0.28.1",
-    frozenset({"tensorflow", "pytorch"}),
-    frozenset({"mpi", "gloo"}),
-    frozenset({"mpi", "gloo"}),
-    frozenset({"keras"}),
-)
-
-
 def test_every_framework_is_run_with_every_launcher(target: Target, tmp_path) -> None:
-    plan = run.smoke_plan(target, BOTH, tmp_path / "out")
-    assert [name for name, _ in plan] == [
+    names, performs = zip(*run.smoke_plan(target, BOTH_FRAMEWORKS, tmp_path / "out"))
+    assert names == (
         "check-build",
         *("mpirun (torch)", "horovodrun --mpi (torch)", "horovodrun --gloo (torch)"),
         *("mpirun (tensorflow)", "horovodrun --mpi (tensorflow)"),
         "horovodrun --gloo (tensorflow)",
-    ]
-    checks = [perform() for _, perform in plan[1:]]
-    assert [check.name for check in checks] == [name for name, _ in plan[1:]]
-    assert [check.failures for check in checks] == [[]] * 6
+    )
+    checks = [perform() for perform in performs[1:]]
+    assert [(check.name, check.failures) for check in checks] == [(name, []) for name in names[1:]]
     assert [check.details["framework"] for check in checks] == ["torch"] * 3 + ["tensorflow"] * 3
     assert len({check.log for check in checks}) == 6
-
-
-def test_keras_is_checked_with_tensorflow_alone(target: Target, tmp_path) -> None:
-    words = {}
-    for framework in ("torch", "tensorflow"):
-        keras = framework == "tensorflow"
-        check = run.run_launcher(
-            LAUNCHERS[0], target, tmp_path / framework, framework=framework, keras=keras
-        )
-        words[framework] = check.log.read_text().split()
-    assert "--keras" in words["tensorflow"] and "--keras" not in words["torch"]
-    plan = run.smoke_plan(target, BOTH, tmp_path / "out")
-    asked = {name: perform.keywords["keras"] for name, perform in plan[1:]}
-    assert all(keras == ("tensorflow" in name) for name, keras in asked.items())
+    for check in checks:
+        words = called(check)["words"]
+        assert ("--keras" in words) == ("tensorflow" in check.name)
+        assert ("--mpi4py" in words) == ("gloo" not in check.name)
 
 
 def test_what_has_no_plugin_is_not_expected_to_be_listed(target: Target, tmp_path) -> None:
@@ -265,17 +250,26 @@ def test_what_has_no_plugin_is_not_expected_to_be_listed(target: Target, tmp_pat
     assert run.check_build_items(target, expected, tmp_path).failures == []
 
 
-def test_mxnet_is_not_imported_behind_another(target: Target, tmp_path) -> None:
-    script = tmp_path / "bin" / "horovodrun"
-    script.write_text("import os, sys\nassert 'torch' not in sys.modules\n" + script.read_text())
-    modules = tmp_path / "modules"
-    modules.mkdir()
-    (modules / "torch.py").write_text("")
-    environ = {**target.environment, "PYTHONPATH": str(modules)}
-    for frameworks, status in (({"pytorch"}, False), ({"pytorch", "mxnet"}, True)):
-        expected = dataclasses.replace(MPI_ONLY, frameworks=frozenset(frameworks))
-        check = run.check_build_items(Target(target.python, environ), expected, tmp_path)
-        assert ("Horovod v0.28.1" in check.log.read_text()) == status
+@pytest.mark.parametrize(
+    ("frameworks", "torch", "imported"),
+    [
+        ({"pytorch"}, "", True),
+        ({"pytorch", "mxnet"}, "", False),  # MXNet is not imported behind another
+        ({"pytorch"}, "raise OSError('no libgomp')", False),
+    ],
+)
+def test_frameworks_are_there_before_horovod_forks(
+    target: Target, tmp_path, frameworks: set, torch: str, imported: bool
+) -> None:
+    (tmp_path / "bin" / "horovodrun").write_text(
+        "import sys\n"
+        "assert sys.argv[1:] == ['--check-build', '--verbose'], sys.argv\n"
+        "assert 'program_check_build' not in sys.modules\n"
+        "print('torch' in sys.modules)\n"
+    )
+    expected = dataclasses.replace(MPI_ONLY, frameworks=frozenset(frameworks))
+    check = run.check_build_items(with_modules(target, tmp_path, torch=torch), expected, tmp_path)
+    assert check.log.read_text().splitlines()[-1] == str(imported)
 
 
 @pytest.mark.parametrize("first", ["#!/bin/sh", "#!/bin/sh -e\nif true; then :; fi"])
@@ -288,21 +282,42 @@ def test_a_wrapper_of_horovodrun_is_run_as_it_is(target: Target, tmp_path, first
     assert run.check_build_items(target, MPI_ONLY, tmp_path).failures == []
 
 
-def test_frameworks_are_there_before_horovod_forks(target: Target, tmp_path) -> None:
-    script = tmp_path / "bin" / "horovodrun"
-    script.write_text(
-        "import os, sys\n"
-        "assert sys.argv[1:] == ['--check-build', '--verbose'], sys.argv\n"
-        "assert 'torch' in sys.modules and 'program_check_build' not in sys.modules\n"
-        "print(os.environ['CHECK_BUILD'])\n"
-    )
-    modules = tmp_path / "modules"
-    modules.mkdir()
-    (modules / "torch.py").write_text("")
-    has_torch = dataclasses.replace(
-        target, environment={**target.environment, "PYTHONPATH": str(modules)}
-    )
-    assert run.check_build_items(has_torch, MPI_ONLY, tmp_path).failures == []
-    (modules / "torch.py").write_text("raise OSError('no libgomp')")
-    assert run.check_build_items(has_torch, MPI_ONLY, tmp_path).failures
-    assert "AssertionError" in (tmp_path / "check-build" / "log.txt").read_text()
+def test_spark_and_ray_start_ranks_themselves(target: Target, tmp_path) -> None:
+    environ = {**target.environment, "PYTHONPATH": "/site", "JAVA_HOME": "/opt/java"}
+    cluster_target = Target(tmp_path / "bin" / "mpirun", environ)  # as Python
+    found = [each for each in launchers(CLUSTERS) if each.cluster]
+    names = ["horovod.spark.run, Gloo", "horovod.spark.run, MPI", "RayExecutor"]
+    assert [each.name for each in found] == names
+    for launcher in found:
+        check = run.run_launcher(launcher, cluster_target, tmp_path / "out")
+        assert check.failures == []
+        words = called(check)["words"]
+        assert pathlib.Path(words[0]) == PROGRAM.with_name("program_cluster.py")
+        assert words[1] == launcher.cluster
+        assert words[words.index("--controller") + 1] == launcher.controller
+        # the workers import the program
+        assert called(check)["environment"]["PYTHONPATH"] == f"{PROGRAM.parent}:/site"
+
+
+@pytest.mark.parametrize(
+    ("banner", "reason"),
+    [
+        ("mpirun (Open MPI) 4.1.8", ""),
+        ("HYDRA build details:\n    Version: 5.0.2", "this one is of mpich"),
+    ],
+)
+def test_spark_starts_ranks_with_open_mpi_alone(target, tmp_path, banner, reason) -> None:
+    script = tmp_path / "bin" / "mpirun"
+    script.write_text(f"#!{sys.executable}\nprint({banner!r})\n")
+    plan = run.smoke_plan(target, CLUSTERS, tmp_path / "out")
+    assert ("horovod.spark.run, MPI" in dict(plan)) == (not reason)
+    assert "horovod.spark.run, Gloo" in dict(plan)
+    left_out = plan[0][1]().details.get("left_out", [])
+    assert [row["operation"] for row in left_out] == ["horovod.spark.run, MPI"] * bool(reason)
+    assert all(row["reason"].endswith(reason) for row in left_out)
+
+
+def test_spark_asks_for_java(target: Target, tmp_path) -> None:
+    spark = next(each for each in launchers(CLUSTERS) if each.cluster == "spark")
+    (failure,) = run.run_launcher(spark, target, tmp_path / "out").failures
+    assert failure.startswith("java is not on the PATH")

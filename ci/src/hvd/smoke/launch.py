@@ -13,7 +13,8 @@ from hvd.core.errors import CommandFailed, HvdError
 from hvd.model.check_build import Expectation
 
 PROGRAM = pathlib.Path(__file__).resolve().with_name("program.py")
-CHECK_BUILD = pathlib.Path(__file__).with_name("program_check_build.py")
+CLUSTER = PROGRAM.with_name("program_cluster.py")
+CHECK_BUILD = PROGRAM.with_name("program_check_build.py")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,14 +36,14 @@ class Launcher:
     """One way to start ranks.
 
     Args:
-        name: what a user would type.
-        program: the executable, looked up on the target's ``PATH``; empty where the target's
+        name: the words that a user would type.
+        program: the executable, looked up on the target's ``PATH``; empty if the target's
             Python starts the ranks.
         options: its arguments; ``{ranks}`` stands for the number of ranks.
         controller: Horovod's controller under this launcher, ``mpi`` or ``gloo``.
-        operations: what carries Horovod's operations on CPUs; the controller where empty.
+        operations: what carries Horovod's operations on CPUs; the controller if empty.
         device: where the tensors are, ``cpu`` or ``gpu``.
-        cluster: whose workers the ranks are, ``spark`` or ``ray``; empty where there is none.
+        cluster: whose workers the ranks are, ``spark`` or ``ray``, if any.
     """
 
     name: str
@@ -54,33 +55,19 @@ class Launcher:
     cluster: str = ""
 
     def command(self, executable: str, ranks: int) -> List[str]:
-        """The command line up to the program that the ranks run."""
+        """Return the command line up to the program that the ranks run."""
         return [executable, *(option.format(ranks=ranks) for option in self.options)]
 
 
+_NP = ("-np", "{ranks}")
+_HOSTS = (*_NP, "-H", "localhost:{ranks}")
 LAUNCHERS = (
-    Launcher("mpirun", "mpirun", ("-np", "{ranks}"), "mpi"),
-    Launcher(
-        "horovodrun --mpi",
-        "horovodrun",
-        ("--mpi", "-np", "{ranks}", "-H", "localhost:{ranks}"),
-        "mpi",
-    ),
-    Launcher(
-        "horovodrun --gloo",
-        "horovodrun",
-        ("--gloo", "-np", "{ranks}", "-H", "localhost:{ranks}"),
-        "gloo",
-    ),
-    Launcher("mpirun, oneCCL", "mpirun", ("-np", "{ranks}"), "mpi", "ccl"),
-    Launcher("mpirun, GPU", "mpirun", ("-np", "{ranks}"), "mpi", device="gpu"),
-    Launcher(
-        "horovodrun --gloo, GPU",
-        "horovodrun",
-        ("--gloo", "-np", "{ranks}", "-H", "localhost:{ranks}"),
-        "gloo",
-        device="gpu",
-    ),
+    Launcher("mpirun", "mpirun", _NP, "mpi"),
+    Launcher("horovodrun --mpi", "horovodrun", ("--mpi", *_HOSTS), "mpi"),
+    Launcher("horovodrun --gloo", "horovodrun", ("--gloo", *_HOSTS), "gloo"),
+    Launcher("mpirun, oneCCL", "mpirun", _NP, "mpi", operations="ccl"),
+    Launcher("mpirun, GPU", "mpirun", _NP, "mpi", device="gpu"),
+    Launcher("horovodrun --gloo, GPU", "horovodrun", ("--gloo", *_HOSTS), "gloo", device="gpu"),
     Launcher("horovod.spark.run, Gloo", "", (), "gloo", cluster="spark"),
     Launcher("horovod.spark.run, MPI", "", (), "mpi", cluster="spark"),
     Launcher("RayExecutor", "", (), "gloo", cluster="ray"),
@@ -90,11 +77,11 @@ OWN_GPU = ("nccl", "rccl", "ddl")
 
 
 def launchers(expectation: Expectation, gpu: str = "") -> List[Launcher]:
-    """The launchers whose controller and operations the build has.
+    """Return the launchers whose controller and operations the build has.
 
     Args:
-        gpu: what carries the operations on GPUs, as ``Built.case`` has it; empty where
-            nothing does, or where there is no GPU.
+        gpu: what carries the operations on GPUs, as ``Built.case`` has it; empty if nothing
+            does, or if there is no GPU.
     """
     return [
         each
@@ -108,7 +95,7 @@ def launchers(expectation: Expectation, gpu: str = "") -> List[Launcher]:
 
 
 def find_program(target: Target, name: str) -> str:
-    """The absolute path of ``name`` on the target's ``PATH``.
+    """Return the absolute path of ``name`` on the target's ``PATH``.
 
     Raises:
         HvdError: it is not there.
@@ -131,11 +118,11 @@ class Launch:
         launcher: how it was launched.
         executable: the launcher's path.
         mpirun: path of the ``mpirun`` that was used, also by ``horovodrun --mpi``; None
-            where none was.
+            if none was.
         ranks: how many were asked for.
         status: exit status of the launcher; negative for a signal, None for a time-out.
         seconds: wall time.
-        log: what it printed.
+        log: its output.
     """
 
     launcher: Launcher
@@ -155,17 +142,16 @@ def launch(
     launcher: Launcher,
     target: Target,
     out: pathlib.Path,
-    *,
-    framework: str,
+    *options: str,
     ranks: int,
     timeout: float,
-    mpi4py: bool,
-    quick: bool,
-    keras: bool = False,
 ) -> Launch:
     """Run `PROGRAM` on ``ranks`` ranks, its records in the empty directory ``out``.
 
     A launch that outlasts ``timeout`` seconds is killed with every process that came of it.
+
+    Args:
+        options: further ones of `PROGRAM`.
 
     Raises:
         HvdError: the launcher is not on the target's ``PATH``.
@@ -179,28 +165,20 @@ def launch(
         words = [*launcher.command(executable, ranks), str(target.python), str(PROGRAM)]
     else:
         executable = str(target.python)
-        words = [executable, str(PROGRAM.with_name(f"program_{launcher.cluster}.py"))]
-    words += ["--framework", framework, "--controller", launcher.controller]
-    words += ["--ranks", str(ranks), "--out", str(out), "--device", launcher.device]
-    words += ["--mpi4py"] * (mpi4py and launcher.controller == "mpi") + ["--quick"] * quick
-    words += ["--keras"] * keras
+        words = [executable, str(CLUSTER), launcher.cluster]
+    words += ["--controller", launcher.controller, "--device", launcher.device]
+    words += ["--ranks", str(ranks), "--out", str(out), *options]
     log = out / "log.txt"
+    env = environment(launcher, target, timeout)
     try:
-        completed = process.run(
-            words,
-            log=log,
-            cwd=out,
-            env=environment(launcher, target, timeout),
-            timeout=timeout,
-            check=False,
-        )
+        over = process.run(words, log=log, cwd=out, env=env, timeout=timeout, check=False)
     except CommandFailed as failure:
-        return Launch(launcher, executable, mpirun, ranks, failure.status, failure.seconds, log)
-    return Launch(launcher, executable, mpirun, ranks, completed.status, completed.seconds, log)
+        over = failure
+    return Launch(launcher, executable, mpirun, ranks, over.status, over.seconds, log)
 
 
 def environment(launcher: Launcher, target: Target, timeout: float) -> Dict[str, str]:
-    """The target's environment and what the launcher needs beside it."""
+    """Return the target's environment, with what the launcher needs beside it."""
     settings = horovod_settings(launcher.controller, launcher.operations, timeout)
     if launcher.cluster:
         # its workers import `PROGRAM`
@@ -211,14 +189,14 @@ def environment(launcher: Launcher, target: Target, timeout: float) -> Dict[str,
 
 
 def horovod_settings(controller: str, operations: str, timeout: float) -> Dict[str, str]:
-    """What `PROGRAM` runs with on any machine.
+    """Return the variables that `PROGRAM` needs on any machine.
 
     HOROVOD_CONTROLLER and HOROVOD_CPU_OPERATIONS are set so that neither a default nor the
     surroundings choose; the program verifies what came of it.  Horovod warns of ranks that
     keep others waiting after a quarter of ``timeout`` seconds, so that the log says so.
 
     Args:
-        operations: what carries the operations on CPUs; the controller where empty.
+        operations: what carries the operations on CPUs; the controller if empty.
     """
     return {
         "HOROVOD_CONTROLLER": controller,
@@ -230,10 +208,10 @@ def horovod_settings(controller: str, operations: str, timeout: float) -> Dict[s
 
 
 def small_machine(path: Optional[str] = None) -> Dict[str, str]:
-    """What MPI needs with fewer cores than ranks, and with neither another user than root nor ssh.
+    """Return the variables that MPI needs with few cores, as root, and without ssh.
 
     Args:
-        path: of the programs; that of this process where it is None.
+        path: of the programs; None for that of this process.
     """
     settings = {
         # More ranks than cores is what a test machine may need: Open MPI 4, and 5.

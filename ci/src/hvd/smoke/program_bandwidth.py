@@ -14,8 +14,7 @@ say that an allreduce works at this size, not what a network can do.
 
 import statistics
 import time
-from types import ModuleType
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 import numpy as np
 from program_session import Session
@@ -31,28 +30,28 @@ _LEAST_REPEATS = 3
 _BUDGET = 0.3
 
 
-def run(session: Session, mpi: Optional[ModuleType]) -> None:
-    """Measure Horovod, and mpi4py on NumPy buffers as the reference where ``mpi`` is given."""
+def run(session: Session) -> None:
+    """Measure Horovod, and as the reference mpi4py on NumPy buffers if it is there."""
     for size in QUICK_BYTES if session.quick else BYTES:
-        _measure(session, "horovod", size, _horovod(session, size))
+        # Zeros, because the sum may be in place, over and over.
+        zeros = np.zeros(size // 4, np.float32)
+        tensor = session.tensor(zeros)
+
+        def by_horovod(tensor: Any = tensor, name: str = f"bandwidth {size}") -> None:
+            session.allreduce_in_place(tensor, name)
+            session.wait()
+
+        _measure(session, "horovod", size, by_horovod)
+        mpi = session.mpi
         if mpi:
-            _measure(session, "mpi4py", size, _mpi4py(mpi, size))
-
-
-def _horovod(session: Session, size: int) -> Callable[[], Any]:
-    # Zeros, because the sum may be in place, over and over.
-    tensor = session.tensor(np.zeros(size // 4, np.float32))
-
-    def allreduce() -> None:
-        session.framework.allreduce_in_place(session, tensor, f"bandwidth {size}")
-        session.framework.wait()
-
-    return allreduce
-
-
-def _mpi4py(mpi: ModuleType, size: int) -> Callable[[], Any]:
-    buffer = np.zeros(size // 4, np.float32)
-    return lambda: mpi.COMM_WORLD.Allreduce(mpi.IN_PLACE, buffer, op=mpi.SUM)
+            _measure(
+                session,
+                "mpi4py",
+                size,
+                lambda mpi=mpi, buffer=zeros: mpi.COMM_WORLD.Allreduce(
+                    mpi.IN_PLACE, buffer, op=mpi.SUM
+                ),
+            )
 
 
 def _measure(session: Session, method: str, size: int, allreduce: Callable[[], Any]) -> None:
@@ -64,15 +63,11 @@ def _measure(session: Session, method: str, size: int, allreduce: Callable[[], A
     def median() -> float:
         warm_up = max(timed(), timed())
         repeats = min(_MOST_REPEATS, max(_LEAST_REPEATS, int(_BUDGET / warm_up)))
-        return statistics.median(timed() for _ in range(_agreed(session, repeats)))
+        # as many as the rank that makes the least
+        repeats = int(session.gather([repeats], "repeats").min())
+        return statistics.median(timed() for _ in range(repeats))
 
     seconds = session.recorder.check(
         f"bandwidth of allreduce sum by {method}", median, dtype="float32", elements=size // 4
     )
     session.recorder.emit("bandwidth", method=method, bytes=size, seconds=seconds)
-
-
-def _agreed(session: Session, repeats: int) -> int:
-    """The least ``repeats`` of all ranks."""
-    mine = session.tensor(np.array([repeats]))
-    return int(session.array(session.hvd.allgather(mine, name="repeats")).min())

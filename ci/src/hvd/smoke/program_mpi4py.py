@@ -8,7 +8,7 @@ from program_session import Session
 
 
 def load() -> ModuleType:
-    """``mpi4py.MPI`` over the MPI that Horovod has initialised and will finalise."""
+    """Return ``mpi4py.MPI`` over the MPI that Horovod has initialised and will finalise."""
     import mpi4py
 
     mpi4py.rc.initialize = False
@@ -18,16 +18,16 @@ def load() -> ModuleType:
     return MPI
 
 
-def run(session: Session, mpi: ModuleType) -> None:
+def run(session: Session) -> None:
     """Check that mpi4py and Horovod are in one world and agree on a sum."""
+    if not session.mpi4py:
+        return
+    mpi = session.mpi = session.recorder.check("import of mpi4py", load)
     world = mpi.COMM_WORLD
-
-    def same_world(got: tuple) -> str:
-        wanted = (session.rank, session.size)
-        return "" if got == wanted else f"expected rank and size {wanted}, got {got}"
-
-    session.recorder.check(
-        "mpi4py world", lambda: (world.Get_rank(), world.Get_size()), same_world
+    session.check(
+        "mpi4py world",
+        lambda: {"rank": world.Get_rank(), "size": world.Get_size()},
+        {"rank": session.rank, "size": session.size},
     )
     # Horovod's background thread is in MPI at the same time.
     session.recorder.check(
@@ -36,8 +36,8 @@ def run(session: Session, mpi: ModuleType) -> None:
         lambda level: "" if level == mpi.THREAD_MULTIPLE else "expected MPI_THREAD_MULTIPLE",
     )
     name, elements = "mpi4py Allreduce sum", 1000
-    arrays = reference.inputs(name, session.size, (elements,), "float64")
-    expected, tolerance = reference.reduced("sum", arrays)
+    arrays = reference.inputs(name, [(elements,)] * session.size, "float64")
+    expected = reference.reduced("sum", arrays)
     tensor = session.tensor(arrays[session.rank])
 
     def by_mpi() -> np.ndarray:
@@ -46,11 +46,12 @@ def run(session: Session, mpi: ModuleType) -> None:
         return result
 
     def verify(result: np.ndarray) -> str:
-        wrong = reference.mismatch(result, expected, "float64", tolerance)
+        wrong = reference.mismatch(result, expected)
         if wrong:
             return wrong
-        horovod = session.array(session.allreduce(tensor, name, "sum"))
-        wrong = reference.mismatch(result, horovod, "float64", tolerance)
+        wrong = session.mismatch(
+            session.allreduce(tensor, name, "sum"), expected._replace(values=result)
+        )
         return f"Horovod and mpi4py disagree: {wrong}" if wrong else ""
 
     session.recorder.check(name, by_mpi, verify, "float64", elements)

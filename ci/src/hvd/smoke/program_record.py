@@ -1,17 +1,16 @@
-"""What a rank leaves behind: which operation it is in, what came of it, and how it ended.
+"""The record of one process of a smoke test: its operations, its stack, and how it ended.
 
-Files of one process in the output directory, each complete up to the moment of a crash:
+Each process has one file, ``process-<host>-<pid>.txt``, complete up to the moment of a crash.
+A line that begins with ``{`` is an event; the others are the stack, which faulthandler writes
+when the process is told to terminate or crashes.  An event is a JSON object whose key ``event``
+says what the other keys are:
 
-``launch-<host>-<pid>.jsonl``
-    Steps taken before the rank is known (importing Horovod, initialising it); removed once
-    the process is a rank.
-``rank-<rank>.jsonl``
-    One JSON object per line: ``init``, then ``start`` and ``end`` of every operation, then
-    ``done``.  Two processes that both believe to be rank 0 get two files.
-``stack-<host>-<pid>.txt``
-    Where the process was when it was told to terminate or when it crashed.
-``exit-<host>-<pid>.json``
-    How the process ended, written by its parent (see `supervise`).
+``start``, ``end``
+    An operation, as `hvd.smoke.records.Operation` describes it.
+``bandwidth``, ``left_out``
+    A row of the table of that name.
+``launch``, ``loaded``, ``init``, ``error``, ``done``, ``exit``
+    Attributes of the process, as `hvd.smoke.records.Rank` describes them.
 """
 
 import contextlib
@@ -24,7 +23,7 @@ import signal
 import socket
 import sys
 import time
-from typing import Any, Callable, Dict, List, Optional, TextIO
+from typing import Any, Callable, Dict, List, Optional
 
 #: Where launchers tell a process its rank: Open MPI, PMIx, PMI (MPICH, Intel MPI, Cray),
 #: Slurm, and horovodrun with Gloo.
@@ -39,28 +38,29 @@ RANK_VARIABLES = (
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
-def process_name() -> str:
-    """``<host>-<pid>``, which names this process in file names."""
-    return f"{socket.gethostname()}-{os.getpid()}"
+def record_of(out: pathlib.Path, pid: int) -> pathlib.Path:
+    """Return the path of the record of a process on this host."""
+    return out / f"process-{socket.gethostname()}-{pid}.txt"
 
 
 def launcher_rank() -> Optional[int]:
-    """The rank that the launcher gave this process; None where it gave none."""
-    for variable in RANK_VARIABLES:
-        value = os.environ.get(variable, "")
-        if value.isdigit():
-            return int(value)
-    return None
+    """Return the rank that the launcher gave this process, None if it gave none."""
+    ranks = (os.environ.get(variable, "") for variable in RANK_VARIABLES)
+    return next((int(rank) for rank in ranks if rank.isdigit()), None)
+
+
+def _process(pid: int) -> Dict[str, Any]:
+    return {"host": socket.gethostname(), "pid": pid, "launcher_rank": launcher_rank()}
 
 
 def supervise(out: pathlib.Path) -> None:
-    """Fork: the child returns and becomes the rank, the parent records how it ended.
+    """Fork: the child returns and becomes the rank, the parent records how the child ended.
 
     Launchers disagree on what they say of a rank that died: MPICH's Hydra kills the others at
-    once and names one of those, Open MPI names only the first.  A parent of our own knows.
+    once and names one of those, Open MPI names only the first.  The parent knows.
     It ends the way that its child did, so the launcher sees what it would see without it; on
-    SIGTERM it has the child write its stack and kills it.  A process killed together with its
-    parent leaves no ``exit`` file: its launcher did it.
+    SIGTERM it has the child write its stack and kills it.  If the launcher kills both, there is
+    no ``exit`` event.
     """
     parent = os.getpid()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # until it is handled
@@ -89,10 +89,16 @@ def supervise(out: pathlib.Path) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     killed_by = os.WTERMSIG(wait_status) if os.WIFSIGNALED(wait_status) else None
     status = None if killed_by else os.WEXITSTATUS(wait_status)
-    ending = {"signal": killed_by, "status": status, "told_to_end": bool(told)}
-    partial = out / f"exit-{socket.gethostname()}-{child}.tmp"
-    partial.write_text(json.dumps(ending))
-    partial.replace(partial.with_suffix(".json"))
+    ending = {
+        "event": "exit",
+        **_process(child),
+        "signal": killed_by,
+        "status": status,
+        "told_to_end": bool(told),
+    }
+    with record_of(out, child).open("a") as file:
+        # The child may have died in the middle of a line.
+        file.write("\n" + json.dumps(ending) + "\n")
     imitated = signal.SIGTERM if told else killed_by
     if imitated:
         if imitated != signal.SIGKILL:
@@ -102,46 +108,30 @@ def supervise(out: pathlib.Path) -> None:
 
 
 class Recorder:
-    """Writes what this process does, one flushed line per event.
+    """Writes the record of this process into the existing directory ``out``.
 
-    Args:
-        out: existing directory for the files.
+    ``failed`` is the number of wrong results.
     """
 
     def __init__(self, out: pathlib.Path) -> None:
         self.failed = 0
-        self._out = out
-        self._current: Dict[str, Any] = {}
-        self._path = out / f"launch-{process_name()}.jsonl"
-        self._file: TextIO = open(self._path, "x")
-        self._stack = open(out / f"stack-{process_name()}.txt", "x")
+        self._file = record_of(out, os.getpid()).open("x")
         # Written by a C signal handler, so also while the interpreter is blocked in MPI.  It
         # must not end the process: a second SIGTERM, and there may be one from the launcher
         # and one from the tool, would do so before the first one's stack is written.
-        faulthandler.register(signal.SIGTERM, file=self._stack, all_threads=False)
-        self.emit(
-            "launch", pid=os.getpid(), host=socket.gethostname(), launcher_rank=launcher_rank()
-        )
+        faulthandler.register(signal.SIGTERM, file=self._file, all_threads=False)
+        self.emit("launch", **_process(os.getpid()))
 
     def emit(self, event: str, **fields: Any) -> None:
         """Write one event."""
         self._file.write(json.dumps({"event": event, **fields}) + "\n")
         self._file.flush()
 
-    def become_rank(self, rank: int, **fields: Any) -> None:
-        """Go on in the file of ``rank``, which begins with an ``init`` event."""
-        launch = self._path
-        self._file.close()
-        try:
-            self._path = self._out / f"rank-{rank}.jsonl"
-            self._file = open(self._path, "x")
-        except FileExistsError:  # another process is this rank as well
-            self._path = self._out / f"rank-{rank}.{process_name()}.jsonl"
-            self._file = open(self._path, "x")
-        self.emit("init", rank=rank, pid=os.getpid(), host=socket.gethostname(), **fields)
-        launch.unlink()
+    def initialised(self, rank: int, size: int) -> None:
+        """Record what ``init`` made of this process, and record crashes from now on."""
+        self.emit("init", rank=rank, size=size, mpi_libraries=mpi_libraries())
         # Only now: MPI libraries warn when they find a handler for these signals at start.
-        faulthandler.enable(file=self._stack, all_threads=False)
+        faulthandler.enable(file=self._file, all_threads=False)
 
     def check(
         self,
@@ -156,31 +146,30 @@ class Recorder:
         Args:
             operation: name; unique on a rank together with ``dtype`` and ``elements``.
             call: the operation; its wall time is recorded.
-            verify: gets the result and says what is wrong with it, "" where nothing is.
-            dtype: element type, where the operation has one.
+            verify: returns what is wrong with the result, "" if nothing is.
+            dtype: element type, if the operation has one.
             elements: number of elements that this rank contributes.
 
         Raises:
             Exception: whatever ``call`` raises; the operation then has no ``end``.
         """
-        self._current = {"operation": operation, "dtype": dtype, "elements": elements}
-        self.emit("start", **self._current)
+        current = {"operation": operation, "dtype": dtype, "elements": elements}
+        self.emit("start", **current)
         begin = time.perf_counter()
         result = call()
         seconds = time.perf_counter() - begin
         detail = verify(result) if verify else ""
         self.failed += bool(detail)
-        self.emit("end", **self._current, seconds=seconds, ok=not detail, detail=detail)
-        self._current = {}
+        self.emit("end", **current, seconds=seconds, ok=not detail, detail=detail)
         return result
 
     def error(self, error: BaseException) -> None:
         """Record that ``error`` ended the work of this rank."""
-        self.emit("error", **self._current, kind=type(error).__name__, detail=str(error))
+        self.emit("error", error={"kind": type(error).__name__, "detail": str(error)})
 
 
 def mpi_libraries() -> List[str]:
-    """Paths of the MPI libraries that this process has loaded (Linux; elsewhere none)."""
+    """Return the paths of the MPI libraries that this process has loaded (on Linux)."""
     try:
         maps = pathlib.Path("/proc/self/maps").read_text(errors="replace")
     except OSError:

@@ -1,67 +1,80 @@
-"""Inputs that every rank can compute for all ranks, and the results NumPy says they have.
+"""Inputs that every rank can compute for all ranks, and the results that NumPy computes from them.
 
 The data depends on a key, the rank and nothing else, so no rank has to trust another one,
 nor Horovod, for what the others contributed.
 """
 
+import functools
 import zlib
-from typing import List, Optional, Sequence, Tuple, Union
+from typing import Any, List, NamedTuple, Sequence
 
 import numpy as np
 
-Tolerance = Union[float, np.ndarray]
-
 #: Reductions of ``hvd.allreduce``, by the names of its constants in lower case.
-REDUCTIONS = ("sum", "average", "min", "max", "product")
-
+REDUCTIONS = {
+    "sum": np.add,
+    "average": np.add,
+    "min": np.minimum,
+    "max": np.maximum,
+    "product": np.multiply,
+}
 #: Largest magnitude of integers in some reductions: 3**n is then the largest product of n
 #: ranks; and Horovod scales the sum for an average in float64, which has 53 bits.
 LIMITS = {"product": 3, "average": 2**40}
 
 
-def inputs(
-    key: str, size: int, shape: Sequence[int], dtype: str, limit: Optional[int] = None
-) -> List[np.ndarray]:
-    """What each of ``size`` ranks contributes to the operation that is named ``key``.
-
-    Floating-point values have magnitudes in [0.5, 1.5) and random signs: sums cancel, products
-    of many ranks neither overflow nor vanish in float16.
+class Expected(NamedTuple):
+    """The right result of an operation.
 
     Args:
-        limit: largest magnitude of integers, such as one of `LIMITS`; by default, and at
-            most, the largest whose sum over all ranks cannot overflow, so that a detour
-            through a floating-point type shows.
+        values: may be of a wider element type than the result.
+        dtype: the element type of the result.
+        tolerance: largest absolute error: one for all elements, or an array of ``values``' shape.
     """
-    return [_input(key, rank, size, shape, np.dtype(dtype), limit) for rank in range(size)]
+
+    values: np.ndarray
+    dtype: str
+    tolerance: Any = 0.0
 
 
-def ragged_inputs(key: str, shapes: Sequence[Sequence[int]], dtype: str) -> List[np.ndarray]:
-    """`inputs` where each rank has a shape of its own."""
-    return [
-        _input(key, rank, len(shapes), shape, np.dtype(dtype), None)
-        for rank, shape in enumerate(shapes)
-    ]
+def exactly(values: np.ndarray) -> Expected:
+    """Return ``values`` as the only right result."""
+    return Expected(values, str(values.dtype))
 
 
-def _input(
-    key: str, rank: int, size: int, shape: Sequence[int], dtype: np.dtype, limit: Optional[int]
-) -> np.ndarray:
-    generator = np.random.default_rng([zlib.crc32(key.encode()), rank])
-    if dtype.kind == "f":
-        # float64 with all its bits, so that a detour through float32 shows.
-        drawn = np.float64 if dtype.itemsize > 4 else np.float32
-        values = 2 * generator.random(shape, dtype=drawn) - 1
-        values += np.copysign(drawn(0.5), values)
-        return values.astype(dtype, copy=False)
-    largest = np.iinfo(dtype).max // size
-    limit = min(limit, largest) if limit else largest
-    values = generator.integers(-limit, limit, shape, dtype=dtype, endpoint=True)
-    values[values == 0] = 1  # a factor of zero would hide the others in a product
-    return values
+def inputs(
+    key: str, shapes: Sequence[Sequence[int]], dtype: str, operation: str = "sum"
+) -> List[np.ndarray]:
+    """Return what each rank contributes to the ``operation`` that is known as ``key``.
+
+    Floating-point values have magnitudes in [0.5, 1.5) and random signs: sums cancel, products
+    of many ranks neither overflow nor vanish in float16.  Integers may be so large that their sum
+    just does not overflow, unless `LIMITS` has less, so that a detour through a floating-point
+    type shows.
+
+    Args:
+        shapes: one per rank.
+    """
+    kind = np.dtype(dtype)
+    # float64 with all its bits, so that a detour through float32 shows.
+    drawn = np.float64 if kind.itemsize > 4 else np.float32
+    arrays = []
+    for rank, shape in enumerate(shapes):
+        generator = np.random.default_rng([zlib.crc32(key.encode()), rank])
+        if kind.kind == "f":
+            values = 2 * generator.random(shape, dtype=drawn) - 1
+            values += np.copysign(drawn(0.5), values)
+        else:
+            largest = np.iinfo(kind).max // len(shapes)
+            largest = min(largest, LIMITS.get(operation, largest))
+            values = generator.integers(-largest, largest, shape, dtype=kind, endpoint=True)
+            values[values == 0] = 1  # a factor of zero would hide the others in a product
+        arrays.append(values.astype(kind, copy=False))
+    return arrays
 
 
-def reduced(operation: str, arrays: Sequence[np.ndarray]) -> Tuple[np.ndarray, Tolerance]:
-    """The element-wise reduction of ``arrays`` and how far a right result may be from it.
+def reduced(operation: str, arrays: Sequence[np.ndarray]) -> Expected:
+    """Return the element-wise reduction of ``arrays``.
 
     Every addition or multiplication in the element type rounds, by at most half an ``eps``
     relative to the partial result if to nearest and by one ``eps`` if truncated.  Partial sums
@@ -72,67 +85,40 @@ def reduced(operation: str, arrays: Sequence[np.ndarray]) -> Tuple[np.ndarray, T
     Minimum and maximum round nothing, and neither do integers; only the average of integers,
     which Horovod scales in float64 and truncates, may be a fraction (n - 1) / n off.
     """
-    n = len(arrays)
-    if operation in ("min", "max"):
-        pick = np.minimum if operation == "min" else np.maximum
-        return pick.reduce(arrays), 0.0
-    exact = arrays[0].dtype.kind == "i"
-    wide = arrays[0].dtype if exact else np.dtype(np.float64)
-    combine = np.multiply if operation == "product" else np.add
-    result = arrays[0].astype(wide)
-    bound = np.abs(result)
-    for array in arrays[1:]:
-        combine(result, array, out=result)
-        combine(bound, np.abs(array), out=bound)
-    if exact and operation == "average":
-        return result / n, (n - 1) / n + bound * np.finfo(np.float64).eps
-    if exact:
-        return result, 0.0
-    tolerance = bound * (n * float(np.finfo(arrays[0].dtype).eps))
-    if operation == "average":
-        return result / n, tolerance / n
-    return result, tolerance
+    n, dtype = len(arrays), arrays[0].dtype
+    integers, average = dtype.kind == "i", operation == "average"
+    wide, combine = dtype if integers else np.dtype(np.float64), REDUCTIONS[operation]
+    values = functools.reduce(combine, (array.astype(wide) for array in arrays))
+    if operation in ("min", "max") or (integers and not average):
+        return Expected(values, str(dtype))
+    bound = functools.reduce(combine, (np.abs(array, dtype=wide) for array in arrays))
+    if integers:
+        tolerance = (n - 1) / n + bound * np.finfo(np.float64).eps
+    else:
+        tolerance = bound * (n * float(np.finfo(dtype).eps))
+        tolerance = tolerance / n if average else tolerance
+    return Expected(values / n if average else values, str(dtype), tolerance)
 
 
-def mismatch(got: np.ndarray, expected: np.ndarray, dtype: str, tolerance: Tolerance = 0.0) -> str:
-    """Say how ``got`` differs from ``expected`` by more than ``tolerance``; "" if it does not.
-
-    Args:
-        dtype: the element type that ``got`` must have; ``expected`` may be wider.
-    """
+def mismatch(got: np.ndarray, expected: Expected) -> str:
+    """Return how ``got`` differs from what is ``expected``, "" if it does not."""
+    values, dtype, tolerance = expected
     if str(got.dtype) != dtype:
         return f"expected element type {dtype}, got {got.dtype}"
-    if got.shape != expected.shape:
-        return f"expected shape {expected.shape}, got {got.shape}"
+    if got.shape != values.shape:
+        return f"expected shape {values.shape}, got {got.shape}"
     if np.ndim(tolerance) == 0 and tolerance == 0:
-        wrong = got != expected
+        wrong = got != values
     else:
-        # Not `abs(got - expected) > tolerance`: that is false for NaN.
-        wrong = ~(np.abs(got - expected) <= tolerance)
+        # Not `abs(got - values) > tolerance`: that is false for NaN.
+        wrong = ~(np.abs(got - values) <= tolerance)
     if not wrong.any():
         return ""
     first = int(np.argmax(wrong))
     allowed = float(np.broadcast_to(tolerance, got.shape).flat[first])
-    difference = np.abs(got[wrong].astype(np.float64) - expected[wrong].astype(np.float64))
+    difference = np.abs(got[wrong].astype(np.float64) - values[wrong].astype(np.float64))
     return (
-        f"expected {expected.flat[first]}, got {got.flat[first]} at element {first}"
+        f"expected {values.flat[first]}, got {got.flat[first]} at element {first}"
         f" (max difference {difference.max():.6g}, tolerance {allowed:.3g},"
         f" {difference.size} of {got.size} elements differ)"
     )
-
-
-def ragged_rows(rank: int) -> int:
-    """Rows that ``rank`` contributes to a ragged allgather: none, two, four, ..."""
-    return 2 * rank
-
-
-def alltoall_splits(rank: int, size: int) -> List[int]:
-    """Rows that ``rank`` sends to each rank: uneven, different per pair, some of them none."""
-    return [(rank + 2 * peer) % (size + 1) for peer in range(size)]
-
-
-def scattered_rows(rows: int, size: int) -> List[slice]:
-    """Rows that each rank keeps of a reducescatter: the first ``rows % size`` get one more."""
-    base, extra = divmod(rows, size)
-    starts = [rank * base + min(rank, extra) for rank in range(size + 1)]
-    return [slice(begin, end) for begin, end in zip(starts, starts[1:])]

@@ -1,79 +1,99 @@
-"""One rank in a run: its framework, its Horovod, and what that Horovod can do."""
+"""One rank of a run: its framework, its Horovod, and what that Horovod can do."""
 
+import argparse
 import inspect
 import os
 from types import ModuleType
-from typing import Any, Dict, NamedTuple, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import horovod
 import numpy as np
 import program_reference as reference
 from program_record import Recorder
+from program_reference import Expected
 
-#: The element types that are checked where nothing is against it.
-DTYPES = ("float16", "float32", "float64", "int32", "int64")
+#: What Horovod's operations over oneCCL do not have, in its own words.
+WITHOUT_ONECCL = (
+    ("every operation", "float16", "Type float16 is not supported in CCL"),
+    ("process sets", "every type", "Process sets are not supported yet with oneCCL operations"),
+    ("reducescatter", "every type", "Reducescatter is not supported yet with oneCCL operations"),
+)
 
 
-class Session(NamedTuple):
-    """One rank in a run.
+class Session:
+    """One rank; each module ``program_<framework>`` has a class ``Framework`` derived from this.
 
-    Args:
-        framework: the module that adapts a framework, such as ``program_torch``: its
-            ``horovod``, ``LEFT_OUT``, ``place(device, local_rank)``, ``wait()``,
-            ``tensor(array)``, ``array(tensor)``,
-            ``fused_allreduce(session, tensors)``, ``allreduce_in_place(session, tensor, name)``
-            and ``trainers(session)``, which gives what `program_training` needs.
+    Attributes:
+        hvd: the framework's Horovod module, such as ``horovod.torch``.
+        left_out: the operations and element types that are not checked, with the reason.
         recorder: receives every operation.
-        rank: Horovod's rank of this process.
-        size: Horovod's number of ranks.
-        quick: fewer sizes.
-        keras: check Keras as well.
+        rank, size: Horovod's.
+        quick: fewer and smaller sizes.
+        keras, mpi4py: check these as well.
+        mpi: ``mpi4py.MPI``, once it is imported.
     """
 
-    framework: Any
-    recorder: Recorder
-    rank: int
-    size: int
-    quick: bool = False
-    keras: bool = False
+    hvd: ModuleType
+    left_out: Tuple[Tuple[str, str, str], ...] = ()
+    mpi: Optional[ModuleType] = None
 
-    @property
-    def hvd(self) -> ModuleType:
-        """The framework's Horovod module, such as ``horovod.torch``."""
-        return self.framework.horovod
+    def __init__(self, recorder: Recorder, arguments: argparse.Namespace) -> None:
+        self.recorder = recorder
+        self.rank, self.size = self.hvd.rank(), self.hvd.size()
+        self.quick, self.keras, self.mpi4py = arguments.quick, arguments.keras, arguments.mpi4py
+        self.over_oneccl = os.environ.get("HOROVOD_CPU_OPERATIONS", "").lower() == "ccl"
+        self.dtypes = ["float16", "float32", "float64", "int32", "int64"]
+        if self.over_oneccl:
+            # GetCCLDataType in horovod/common/ops/ccl_operations.cc has no float16
+            self.dtypes.remove("float16")
+            self.left_out += WITHOUT_ONECCL
+        self.place(arguments.device, self.hvd.local_rank())
+
+    def place(self, device: str, local_rank: int) -> None:
+        """Put tensors on the CPU, or on the GPU of this rank; ranks may share one."""
+        raise NotImplementedError
+
+    def wait(self) -> None:
+        """Return when the framework has done all that it was given."""
+
+    def tensor(self, array: np.ndarray) -> Any:
+        """Return a tensor with a copy of ``array``."""
+        raise NotImplementedError
+
+    def array(self, tensor: Any) -> np.ndarray:
+        """Return the data of a tensor."""
+        raise NotImplementedError
+
+    def fused_allreduce(self, tensors: Dict[str, Any]) -> List[Any]:
+        """Sum every tensor over the ranks, all of them in flight at once."""
+        return [self.allreduce(tensor, name, "sum") for name, tensor in tensors.items()]
+
+    def allreduce_in_place(self, tensor: Any, name: str) -> None:
+        """Sum ``tensor`` over the ranks into itself."""
+        self.hvd.allreduce_(tensor, name=name, **self.reduction("sum"))
+
+    def trainers(self) -> Sequence[Any]:
+        """Return the ways of training, each a `program_training.Trainer`."""
+        raise NotImplementedError
 
     @property
     def version(self) -> Tuple[int, ...]:
-        """Horovod's, such as (0, 28, 1)."""
+        """Horovod's version, such as (0, 28, 1)."""
         return tuple(int(part) for part in horovod.__version__.split(".")[:3])
 
-    @property
-    def over_oneccl(self) -> bool:
-        """Whether oneCCL carries the operations."""
-        return os.environ.get("HOROVOD_CPU_OPERATIONS", "").lower() == "ccl"
-
-    @property
-    def dtypes(self) -> Tuple[str, ...]:
-        """The element types that are checked."""
-        # GetCCLDataType in horovod/common/ops/ccl_operations.cc has no float16
-        return DTYPES[1:] if self.over_oneccl else DTYPES
-
-    def tensor(self, array: np.ndarray) -> Any:
-        """A tensor of the framework with a copy of ``array``."""
-        return self.framework.tensor(array)
-
-    def array(self, tensor: Any) -> np.ndarray:
-        """What is in ``tensor``."""
-        return self.framework.array(tensor)
+    def controlled_by(self, name: str) -> bool:
+        """Say if ``mpi`` or ``gloo`` is the controller; before 0.18 there was MPI alone."""
+        ask = getattr(self.hvd, f"{name}_enabled", None)
+        return ask() if ask else name == "mpi"
 
     def reduction(self, operation: str) -> Dict[str, Any]:
-        """Horovod's argument for a reduction, such as "sum"."""
+        """Return Horovod's argument for a reduction, such as "sum"."""
         if hasattr(self.hvd, "Sum"):
             return {"op": getattr(self.hvd, operation.capitalize())}
         return {"average": operation == "average"}  # before 0.19
 
     def allreduce(self, tensor: Any, name: str, operation: str, **arguments: Any) -> Any:
-        """``hvd.allreduce`` with the arguments that this Horovod has."""
+        """Call ``hvd.allreduce`` with the arguments that this Horovod has."""
         arguments.update(self.reduction(operation))
         parameters = inspect.signature(self.hvd.allreduce).parameters
         # horovod.tensorflow has it since 0.20
@@ -88,24 +108,65 @@ class Session(NamedTuple):
         else:
             self.array(self.allreduce(self.tensor(np.zeros(1)), "meet", "sum"))
 
-    def expect(self, tensor: Any, expected: np.ndarray, dtype: str, tolerance: Any = 0.0) -> str:
-        """`program_reference.mismatch` for a tensor."""
-        return reference.mismatch(self.array(tensor), expected, dtype, tolerance)
+    def gather(self, numbers: Sequence[float], name: str) -> np.ndarray:
+        """Return the ``numbers`` of all ranks, one row per rank."""
+        return self.array(self.hvd.allgather(self.tensor(np.array([numbers])), name=name))
+
+    def check(
+        self,
+        operation: str,
+        call: Callable[[], Any],
+        expected: Any,
+        dtype: Optional[str] = None,
+        elements: Optional[int] = None,
+    ) -> None:
+        """Check that the result of ``call`` is ``expected`` as `mismatch` has it."""
+        self.recorder.check(
+            operation, call, lambda got: self.mismatch(got, expected), dtype, elements
+        )
+
+    def check_tensor(
+        self,
+        operation: str,
+        arrays: List[np.ndarray],
+        call: Callable[[Any, str], Any],
+        expected: Any,
+    ) -> None:
+        """Check that ``call`` with a tensor and a name makes ``expected`` of ``arrays``.
+
+        Args:
+            arrays: what each rank contributes.
+        """
+        mine = arrays[self.rank]
+        tensor = self.tensor(mine)
+        # the name has to be the same on all ranks
+        name = f"{operation} {mine.dtype} {arrays[0].size}"
+        self.check(operation, lambda: call(tensor, name), expected, str(mine.dtype), mine.size)
+
+    def mismatch(self, got: Any, expected: Any) -> str:
+        """Return how a result differs from what is ``expected``, "" if it does not.
+
+        Args:
+            expected: an `Expected` for a tensor, a list for several results; anything else has to
+                be equal.
+        """
+        if isinstance(expected, Expected):
+            return reference.mismatch(self.array(got), expected)
+        if not isinstance(expected, list):
+            return "" if got == expected else f"expected {expected!r}, got {got!r}"
+        if len(got) != len(expected):
+            return f"expected {len(expected)} results, got {len(got)}"
+        wrong = map(self.mismatch, got, expected)
+        return next((f"result {i}: {text}" for i, text in enumerate(wrong) if text), "")
 
     def leave_out(self, operation: str, dtype: str, reason: str) -> None:
         """Record that something is not checked, and why."""
-        self.recorder.emit("left-out", operation=operation, dtype=dtype, reason=reason)
+        self.recorder.emit("left_out", operation=operation, dtype=dtype, reason=reason)
 
     def lacks(self, function: str, operation: str) -> bool:
-        """Whether Horovod has no ``function`` here; ``operation`` is then left out."""
+        """Say if Horovod has no ``function`` here, and leave ``operation`` out then."""
         if hasattr(self.hvd, function):
             return False
         reason = f"{self.hvd.__name__} {horovod.__version__} has no {function}"
         self.leave_out(operation, "every type", reason)
         return True
-
-
-def controller_enabled(hvd: ModuleType, name: str) -> bool:
-    """Whether ``mpi`` or ``gloo`` is Horovod's controller; before 0.18 there was MPI alone."""
-    ask = getattr(hvd, f"{name}_enabled", None)
-    return ask() if ask else name == "mpi"

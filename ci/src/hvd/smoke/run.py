@@ -1,11 +1,13 @@
-"""Run the smoke tests of a built Horovod and say what they found."""
+"""Run the smoke tests of a built Horovod."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import pathlib
 import re
+import shutil
 import subprocess
 import types
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
@@ -28,35 +30,33 @@ from hvd.smoke.launch import (
 
 #: The frameworks whose operations are run, and their names in the program.
 FRAMEWORKS = {"pytorch": "torch", "tensorflow": "tensorflow", "mxnet": "mxnet"}
-#: How a framework says how many GPUs it sees.
+#: Print how many GPUs a framework sees.
 _GPUS = {
     "torch": "import torch; print(torch.cuda.device_count())",
     "tensorflow": "import tensorflow as tf; "
     "print(len(tf.config.experimental.list_physical_devices('GPU')))",
     "mxnet": "import mxnet; print(mxnet.context.num_gpus())",
 }
-#: The one without a plugin of its own whose operations are run as well, with TensorFlow.
-KERAS = "keras"
 
 
 @dataclasses.dataclass
 class Check:
-    """What one check found.
+    """The findings of one check.
 
     Args:
-        name: ``check-build``, or what a user would type to launch the ranks; of a build for
-            several frameworks with that of the check.
+        name: ``check-build``, or the words that a user would type to launch the ranks; followed
+            by the framework if Horovod was built for several.
         seconds: wall time.
         failures: one text per failure, the cause first; none if the check passed.
-        log: everything that was printed; None if nothing could be started.
+        log: all output; None if nothing could be started.
         operations: per operation its ``operation`` (name), ``dtype`` and ``elements`` (the
-            most that a rank contributed), and by rank its ``seconds`` (wall time) and whether
+            most that a rank contributed), and by rank its ``seconds`` (wall time) and if
             it was ``ok``; both are None on a rank that did not end it.
         bandwidth: per method (``horovod``, ``mpi4py``) and message size in ``bytes``: the
             ``seconds`` of the slowest rank and the bandwidths ``algorithm_mb_s`` and
             ``bus_mb_s`` in 10**6 B/s as ``program_bandwidth`` defines them.
-        details: for ``check-build`` the ``items``; for a launch the ``framework``, the
-            ``mpi_libraries`` that Horovod loaded, and what was ``left_out`` and why.
+        details: for ``check-build`` the ``items``; for a launch the ``framework`` and the
+            ``mpi_libraries`` that Horovod loaded; for both, what was ``left_out`` and why.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Check:
         return not self.failures
 
     def to_dict(self) -> Dict[str, Any]:
-        """The check as JSON has it."""
+        """Return the check as it is in JSON."""
         log = None if self.log is None else str(self.log)
         return {**dataclasses.asdict(self), "passed": self.passed, "log": log}
 
@@ -84,11 +84,10 @@ def smoke_plan(
     *,
     ranks: int = 2,
     timeout: float = 120.0,
-    quick: bool = False,
     mpi4py: bool = True,
     gpu: str = "",
 ) -> List[Tuple[str, Callable[[], Check]]]:
-    """The checks of a built Horovod: their names and what performs them.
+    """Return the checks of a built Horovod: their names and the functions that perform them.
 
     First what was built is compared with ``expectation``, then every launcher that the
     expected controllers allow runs on ``ranks`` ranks, for one framework after the other.
@@ -98,9 +97,8 @@ def smoke_plan(
         expectation: what it has to be built with.
         out: directory for logs and records; a directory per check is made in it.
         timeout: limit of each check, in seconds.
-        quick: fewer and smaller sizes.
-        mpi4py: where MPI is the controller, check that mpi4py works beside Horovod.
-        gpu: what carries the operations on GPUs, as ``Built.case`` has it; empty where
+        mpi4py: with MPI as controller, check that mpi4py works beside Horovod.
+        gpu: what carries the operations on GPUs, as ``Built.case`` has it; empty if
             nothing does.
 
     Raises:
@@ -114,33 +112,33 @@ def smoke_plan(
             f"expect one of {sorted(FRAMEWORKS)}, and of mpi and gloo",
         )
     gpus = {name: _gpus(target, name) if gpu else 0 for name in frameworks}
-    left_out = {
-        f"horovod.{name} on GPUs": "it sees no GPU on this machine"
-        for name in frameworks
-        if gpu and not gpus[name]
-    }
-    left_out.update(_unable(target, expectation))
+    left_out = _unable(target, expectation)
+    for name in frameworks:
+        if gpu and not gpus[name]:
+            left_out[f"horovod.{name} on GPUs"] = "it sees no GPU on this machine"
     perform = functools.partial(check_build_items, target, expectation, out, timeout, left_out)
     plan: List[Tuple[str, Callable[[], Check]]] = [("check-build", perform)]
     for framework in frameworks:
         for launcher in launchers(expectation, gpu if gpus[framework] else ""):
             if launcher.name in left_out:
                 continue
-            own = launcher.device == "gpu" and gpu in OWN_GPU
+            on_gpu = launcher.device == "gpu"
+            options = {
+                # its buffers are on the CPU
+                "--mpi4py": mpi4py and launcher.controller == "mpi" and not on_gpu,
+                "--keras": framework == "tensorflow" and "keras" in expectation.extras,
+            }
             name = launcher.name + (f" ({framework})" if len(frameworks) > 1 else "")
             perform = functools.partial(
                 run_launcher,
                 launcher,
                 target,
                 out,
+                *(option for option, wanted in options.items() if wanted),
                 name=name,
                 framework=framework,
-                ranks=min(ranks, gpus[framework]) if own else ranks,
+                ranks=min(ranks, gpus[framework]) if on_gpu and gpu in OWN_GPU else ranks,
                 timeout=timeout,
-                # whose buffers are on the CPU
-                mpi4py=mpi4py and launcher.device == "cpu",
-                quick=quick,
-                keras=framework == "tensorflow" and KERAS in expectation.extras,
             )
             plan.append((name, perform))
     return plan
@@ -156,7 +154,7 @@ def check_build_items(
     """Compare ``horovodrun --check-build`` with ``expectation``, item by item.
 
     Args:
-        left_out: why something is not tried, by its name; the check says so.
+        left_out: the checks that are not tried, and why.
     """
     check = Check("check-build")
     if left_out:
@@ -167,7 +165,7 @@ def check_build_items(
     try:
         horovodrun = find_program(target, "horovodrun")
         frameworks = [FRAMEWORKS[each] for each in FRAMEWORKS if each in expectation.frameworks]
-        command = [str(target.python), str(CHECK_BUILD), horovodrun, *frameworks]
+        command = [target.python, CHECK_BUILD, horovodrun, *frameworks]
         check.log = out / "check-build" / "log.txt"
         completed = process.run(command, log=check.log, env=target.environment, timeout=timeout)
         check.seconds = completed.seconds
@@ -178,13 +176,12 @@ def check_build_items(
         check.failures = [str(error)]
     except HvdError as error:
         check.failures = [error.message]
-        if isinstance(error, CommandFailed):
-            check.seconds = error.seconds
+        check.seconds = error.seconds if isinstance(error, CommandFailed) else 0.0
     return check
 
 
 def _unable(target: Target, expectation: Expectation) -> Dict[str, str]:
-    """The launchers that cannot start ranks with the target's MPI, and why."""
+    """Return the launchers that cannot start ranks with the target's MPI, and why."""
     found = launchers(expectation)
     over_mpi = [each.name for each in found if each.cluster and each.controller == "mpi"]
     if not over_mpi:
@@ -192,7 +189,7 @@ def _unable(target: Target, expectation: Expectation) -> Dict[str, str]:
     try:
         kind = mpi.of_launcher(find_program(target, "mpirun"))
     except HvdError:
-        return {}  # which each of them says
+        return {}  # each of them reports it
     if kind is None or kind[0] == "openmpi":
         return {}
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/spark/mpi_run.py
@@ -201,7 +198,7 @@ def _unable(target: Target, expectation: Expectation) -> Dict[str, str]:
 
 
 def _gpus(target: Target, framework: str) -> int:
-    """How many GPUs a framework sees; none where it cannot say."""
+    """Return how many GPUs a framework sees; 0 if it cannot say."""
     try:
         done = subprocess.run(
             [target.python, "-c", _GPUS[framework]],
@@ -213,44 +210,33 @@ def _gpus(target: Target, framework: str) -> int:
         )
         return int(done.stdout.split()[-1])
     except (OSError, subprocess.SubprocessError, ValueError, IndexError):
-        return 0  # what is wrong with it its import shows
+        return 0  # its import will show what is wrong with it
 
 
 def run_launcher(
     launcher: Launcher,
     target: Target,
     out: pathlib.Path,
-    *,
+    *options: str,
     name: str = "",
     framework: str = "torch",
     ranks: int = 2,
     timeout: float = 120.0,
-    quick: bool = False,
-    mpi4py: bool = True,
-    keras: bool = False,
 ) -> Check:
-    """Run the program on all ranks with one launcher; arguments as for `smoke_plan`.
+    """Run the program on all ranks with one launcher; other arguments as for `smoke_plan`.
 
     Args:
+        options: further ones of the program, such as ``--quick``.
         name: of the check; that of the launcher by default.
-        framework: whose operations are run, by its name in the program.
-        keras: check Keras as well.
+        framework: by its name in the program.
     """
     check = Check(name or launcher.name, details={"framework": framework})
     directory = (out / re.sub(r"[^a-z0-9]+", "-", check.name.lower()).strip("-")).absolute()
-    _empty(directory)
+    shutil.rmtree(directory, ignore_errors=True)  # with the records of an earlier run
+    directory.mkdir(parents=True)
+    words = ("--framework", framework, *options)
     try:
-        over = launch(
-            launcher,
-            target,
-            directory,
-            framework=framework,
-            ranks=ranks,
-            timeout=timeout,
-            mpi4py=mpi4py,
-            quick=quick,
-            keras=keras,
-        )
+        over = launch(launcher, target, directory, *words, ranks=ranks, timeout=timeout)
     except HvdError as error:
         check.failures = [error.message]
         return check
@@ -266,40 +252,28 @@ def run_launcher(
     return check
 
 
-def _empty(directory: pathlib.Path) -> None:
-    """Make ``directory`` and remove the records and the log of an earlier run from it."""
-    directory.mkdir(parents=True, exist_ok=True)
-    for pattern in ("*.jsonl", "stack-*.txt", "exit-*.json", "exit-*.tmp", "log.txt"):
-        for path in directory.glob(pattern):
-            path.unlink()
-
-
 def operations(ranks: List[records.Rank]) -> List[Dict[str, Any]]:
-    """One row per operation, in order; every rank runs the same ones."""
-    rows: List[Dict[str, Any]] = []
-    for rank in ranks:
-        for index, each in enumerate(rank.operations):
-            if index == len(rows):
-                rows.append(
-                    {
-                        "operation": each.name,
-                        "dtype": each.dtype,
-                        "elements": each.elements,
-                        "seconds": {},
-                        "ok": {},
-                    }
-                )
-            row = rows[index]
-            if each.elements is not None:
-                row["elements"] = max(row["elements"], each.elements)
-            row["seconds"][str(rank.number)] = each.seconds
-            row["ok"][str(rank.number)] = each.ok
+    """Return one row per operation, in order; every rank runs the same ones."""
+    rows = []
+    for same in itertools.zip_longest(*(rank.operations for rank in ranks)):
+        started = {str(rank.number): each for rank, each in zip(ranks, same) if each}
+        sizes = [each.elements for each in started.values() if each.elements is not None]
+        first = next(iter(started.values()))
+        rows.append(
+            {
+                "operation": first.operation,
+                "dtype": first.dtype,
+                "elements": max(sizes, default=None),
+                "seconds": {number: each.seconds for number, each in started.items()},
+                "ok": {number: each.ok for number, each in started.items()},
+            }
+        )
     return rows
 
 
 def bandwidth(ranks: List[records.Rank]) -> List[Dict[str, Any]]:
-    """Bandwidth by method and message size, from the slowest rank's time."""
-    slowest: Dict[Any, float] = {}
+    """Return the bandwidth by method and message size, from the slowest rank's time."""
+    slowest: Dict[Tuple[str, int], float] = {}
     for rank in ranks:
         for row in rank.bandwidth:
             key = row["method"], row["bytes"]
