@@ -12,9 +12,10 @@ warm-up; the tool takes the slowest rank's.  The numbers of a machine whose core
 say that an allreduce works at this size, not what a network can do.
 """
 
+import functools
 import statistics
 import time
-from typing import Any, Callable
+from typing import Callable, Dict
 
 import numpy as np
 from program_session import Session
@@ -33,41 +34,40 @@ _BUDGET = 0.3
 def run(session: Session) -> None:
     """Measure Horovod, and as the reference mpi4py on NumPy buffers if it is there."""
     for size in QUICK_BYTES if session.quick else BYTES:
-        # Zeros, because the sum may be in place, over and over.
-        zeros = np.zeros(size // 4, np.float32)
-        tensor = session.tensor(zeros)
-
-        def by_horovod(tensor: Any = tensor, name: str = f"bandwidth {size}") -> None:
-            session.allreduce_in_place(tensor, name)
-            session.wait()
-
-        _measure(session, "horovod", size, by_horovod)
-        mpi = session.mpi
-        if mpi:
-            _measure(
-                session,
-                "mpi4py",
-                size,
-                lambda mpi=mpi, buffer=zeros: mpi.COMM_WORLD.Allreduce(
-                    mpi.IN_PLACE, buffer, op=mpi.SUM
-                ),
+        for method, allreduce in _methods(session, size).items():
+            seconds = session.recorder.check(
+                f"bandwidth of allreduce sum by {method}",
+                functools.partial(_median, session, allreduce),
+                dtype="float32",
+                elements=size // 4,
             )
+            session.recorder.emit("bandwidth", method=method, bytes=size, seconds=seconds)
 
 
-def _measure(session: Session, method: str, size: int, allreduce: Callable[[], Any]) -> None:
+def _methods(session: Session, size: int) -> Dict[str, Callable[[], None]]:
+    # Zeros, because the sum may be in place, over and over.
+    zeros = np.zeros(size // 4, np.float32)
+    tensor, mpi = session.tensor(zeros), session.mpi
+
+    def by_horovod() -> None:
+        session.allreduce_in_place(tensor, f"bandwidth {size}")
+        session.wait()
+
+    def by_mpi() -> None:
+        mpi.COMM_WORLD.Allreduce(mpi.IN_PLACE, zeros, op=mpi.SUM)
+
+    return {"horovod": by_horovod, "mpi4py": by_mpi} if mpi else {"horovod": by_horovod}
+
+
+def _median(session: Session, allreduce: Callable[[], None]) -> float:
+    """Return the seconds of one of several; as many as the rank makes that makes the least."""
+
     def timed() -> float:
         begin = time.perf_counter()
         allreduce()
         return time.perf_counter() - begin
 
-    def median() -> float:
-        warm_up = max(timed(), timed())
-        repeats = min(_MOST_REPEATS, max(_LEAST_REPEATS, int(_BUDGET / warm_up)))
-        # as many as the rank that makes the least
-        repeats = int(session.gather([repeats], "repeats").min())
-        return statistics.median(timed() for _ in range(repeats))
-
-    seconds = session.recorder.check(
-        f"bandwidth of allreduce sum by {method}", median, dtype="float32", elements=size // 4
-    )
-    session.recorder.emit("bandwidth", method=method, bytes=size, seconds=seconds)
+    warm_up = max(timed(), timed())
+    repeats = min(_MOST_REPEATS, max(_LEAST_REPEATS, int(_BUDGET / warm_up)))
+    repeats = int(session.gather([repeats], "repeats").min())
+    return statistics.median(timed() for _ in range(repeats))

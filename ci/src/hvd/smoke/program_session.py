@@ -23,6 +23,11 @@ WITHOUT_ONECCL = (
 class Session:
     """One rank; each module ``program_<framework>`` has a class ``Framework`` derived from this.
 
+    Such a class has ``hvd`` and ``left_out``, and these methods: ``place(device, local_rank)``
+    puts tensors on the CPU, or on the GPU of this rank (ranks may share one); ``tensor(array)``
+    returns a tensor with a copy of an array, and ``array(tensor)`` the data of a tensor;
+    ``trainers()`` returns each way of training, a `program_training.Trainer`.
+
     Attributes:
         hvd: the framework's Horovod module, such as ``horovod.torch``.
         left_out: the operations and element types that are not checked, with the reason.
@@ -49,20 +54,8 @@ class Session:
             self.left_out += WITHOUT_ONECCL
         self.place(arguments.device, self.hvd.local_rank())
 
-    def place(self, device: str, local_rank: int) -> None:
-        """Put tensors on the CPU, or on the GPU of this rank; ranks may share one."""
-        raise NotImplementedError
-
     def wait(self) -> None:
         """Return when the framework has done all that it was given."""
-
-    def tensor(self, array: np.ndarray) -> Any:
-        """Return a tensor with a copy of ``array``."""
-        raise NotImplementedError
-
-    def array(self, tensor: Any) -> np.ndarray:
-        """Return the data of a tensor."""
-        raise NotImplementedError
 
     def fused_allreduce(self, tensors: Dict[str, Any]) -> List[Any]:
         """Sum every tensor over the ranks, all of them in flight at once."""
@@ -71,10 +64,6 @@ class Session:
     def allreduce_in_place(self, tensor: Any, name: str) -> None:
         """Sum ``tensor`` over the ranks into itself."""
         self.hvd.allreduce_(tensor, name=name, **self.reduction("sum"))
-
-    def trainers(self) -> Sequence[Any]:
-        """Return the ways of training, each a `program_training.Trainer`."""
-        raise NotImplementedError
 
     @property
     def version(self) -> Tuple[int, ...]:
@@ -129,10 +118,10 @@ class Session:
         self,
         operation: str,
         arrays: List[np.ndarray],
-        call: Callable[[Any, str], Any],
+        call: Callable[..., Any],
         expected: Any,
     ) -> None:
-        """Check that ``call`` with a tensor and a name makes ``expected`` of ``arrays``.
+        """Check that ``call(tensor, name=name)`` makes ``expected`` of ``arrays``.
 
         Args:
             arrays: what each rank contributes.
@@ -141,7 +130,9 @@ class Session:
         tensor = self.tensor(mine)
         # the name has to be the same on all ranks
         name = f"{operation} {mine.dtype} {arrays[0].size}"
-        self.check(operation, lambda: call(tensor, name), expected, str(mine.dtype), mine.size)
+        self.check(
+            operation, lambda: call(tensor, name=name), expected, str(mine.dtype), mine.size
+        )
 
     def mismatch(self, got: Any, expected: Any) -> str:
         """Return how a result differs from what is ``expected``, "" if it does not.
