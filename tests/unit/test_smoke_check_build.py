@@ -44,13 +44,8 @@ def test_parse_reads_every_item() -> None:
     assert report.version == "0.28.1"
     assert report.frameworks == {"tensorflow": False, "pytorch": True, "mxnet": False}
     assert report.controllers == {"mpi": True, "gloo": False}
-    assert report.operations == {
-        "nccl": True,
-        "ddl": False,
-        "ccl": False,
-        "mpi": True,
-        "gloo": False,
-    }
+    built = {name for name, built in report.operations.items() if built}
+    assert (built, len(report.operations)) == ({"nccl", "mpi"}, 5)
 
 
 def test_pytorch_without_its_plugin_is_not_built_whatever_is_listed() -> None:
@@ -64,13 +59,10 @@ def test_pytorch_without_its_plugin_is_not_built_whatever_is_listed() -> None:
     assert difference == "frameworks: expected pytorch, but it is not built"
 
 
-def test_no_difference() -> None:
-    assert differences(parse(TEXT), EXPECTED) == []
-
-
 @pytest.mark.parametrize(
     "change, difference",
     [
+        ({}, ""),
         ({"version": "0.28.0"}, "version: expected Horovod 0.28.0, got 0.28.1"),
         (
             {"frameworks": frozenset({"pytorch", "tensorflow"})},
@@ -89,17 +81,14 @@ def test_no_difference() -> None:
     ],
 )
 def test_each_difference_is_named(change: dict, difference: str) -> None:
-    assert differences(parse(TEXT), dataclasses.replace(EXPECTED, **change)) == [difference]
+    expected = dataclasses.replace(EXPECTED, **change)
+    assert differences(parse(TEXT), expected) == ([difference] if difference else [])
 
 
 def test_table_has_a_row_per_item() -> None:
     rows = table(parse(TEXT), EXPECTED)
-    assert rows[0] == {
-        "section": "version",
-        "item": "horovod",
-        "expected": "0.28.1",
-        "built": "0.28.1",
-    }
+    version = {"section": "version", "item": "horovod", "expected": "0.28.1", "built": "0.28.1"}
+    assert rows[0] == version
     assert {"section": "operations", "item": "ccl", "expected": False, "built": False} in rows
     assert len(rows) == 1 + 3 + 2 + 5
 

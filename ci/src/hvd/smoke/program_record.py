@@ -27,13 +27,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 #: Where launchers tell a process its rank: Open MPI, PMIx, PMI (MPICH, Intel MPI, Cray),
 #: Slurm, and horovodrun with Gloo.
-RANK_VARIABLES = (
-    "OMPI_COMM_WORLD_RANK",
-    "PMIX_RANK",
-    "PMI_RANK",
-    "SLURM_PROCID",
-    "HOROVOD_RANK",
-)
+RANK_VARIABLES = "OMPI_COMM_WORLD_RANK PMIX_RANK PMI_RANK SLURM_PROCID HOROVOD_RANK".split()
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 

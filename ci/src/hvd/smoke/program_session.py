@@ -46,9 +46,8 @@ class Session:
         self.recorder = recorder
         self.rank, self.size = self.hvd.rank(), self.hvd.size()
         self.quick, self.keras, self.mpi4py = arguments.quick, arguments.keras, arguments.mpi4py
-        self.over_oneccl = os.environ.get("HOROVOD_CPU_OPERATIONS", "").lower() == "ccl"
         self.dtypes = ["float16", "float32", "float64", "int32", "int64"]
-        if self.over_oneccl:
+        if os.environ.get("HOROVOD_CPU_OPERATIONS", "").lower() == "ccl":
             # GetCCLDataType in horovod/common/ops/ccl_operations.cc has no float16
             self.dtypes.remove("float16")
             self.left_out += WITHOUT_ONECCL
