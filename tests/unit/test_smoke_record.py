@@ -85,6 +85,10 @@ def test_death_by_signal_is_recorded_and_passed_on(
     "code, where",
     [
         (RECORD + 'recorder.check("init", lambda: os._exit(7))', "in init"),
+        (
+            RECORD + "os.write(recorder._file.fileno(), b'{'); os._exit(7)",
+            "before its first operation",
+        ),
         (PRELUDE + "os._exit(7)", "before its first operation"),
     ],
 )
