@@ -17,17 +17,18 @@ import sys
 from hvd.core import process
 from hvd.model import environment
 from hvd.cache import cache, transfer
+from hvd.build import engine_spack
 from hvd.build.engine_spack import SpackEngine, pair_of
 from hvd.core.run import Run
 from hvd.solve.spack import Sources
 process.adopt_orphans()
 subject = environment.load("local-hvd")
-engine = SpackEngine(subject, Sources(pair=pair_of(subject)))
 run = Run("local-hvd", "spack")
 with run.stage("build"):
     with run.step("Spack") as task:
-        engine.locate(task)
-    transfer.install(engine.spack, subject, engine.solution(), cache.named(sys.argv[1]), run)
+        spack = engine_spack.locate(Sources(pair=pair_of(subject)), task)
+    solved = SpackEngine(subject, spack).solution()
+    transfer.install(spack, subject, solved.specs, cache.named(sys.argv[1]), run)
 """
 PROGRAM = """
 import horovod.torch as hvd, os, torch

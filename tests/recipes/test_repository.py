@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from hvd.core import paths, process
+from hvd.solve import queries
 from hvd.solve.spack import _FOREIGN
 
 #: Every package of this repository, as Spack spells them.
@@ -109,3 +110,16 @@ def test_recipes_without_a_source(spack, tmp_path):
         assert "packages.yaml" in said["install"][name]
         assert f"- spec: {name}@{version}" in said["install"][name]
     assert "intel-mpi" in said["mpi"]
+
+
+LOOK_UP = """
+import pkgutil, sys
+for name in sys.argv[1:]:
+    pkgutil.resolve_name(name)
+"""
+
+
+def test_spack_has_every_interface_that_the_queries_use(spack, tmp_path):
+    program = tmp_path / "look_up.py"
+    program.write_text(LOOK_UP)
+    spack.run("python", program, *queries.INTERFACES, log=tmp_path / "log", timeout=300)

@@ -8,8 +8,8 @@ import subprocess
 import pytest
 import yaml
 
-from hvd.core import paths
 from hvd.model import environment, pins
+from hvd.solve import kept
 from tests.conftest import copy_checkout
 
 SITES = environment.of_sites()
@@ -176,9 +176,9 @@ def test_what_the_machine_has_does_not_slip_in(pair, find_spack, tmp_path):
     assert "'packages:gcc:externals' of environments/sites/perlmutter/packages.yaml" in done.stdout
 
 
-def test_a_table_of_each_is_kept():
+def test_the_solution_of_each_is_kept():
     for name in SITES:
-        assert (paths.ENVIRONMENTS / name / "dag.md").is_file(), name
+        assert kept.load(environment.load(name)).packages, name
 
 
 OS_RELEASE = """
@@ -216,7 +216,6 @@ def test_on_the_site_the_same_externals_are_taken(pair, find_spack, tmp_path):
     nodes = lock["concrete_specs"].values()
     assert {"compiler-wrapper", "gcc-runtime"} <= {node["name"] for node in nodes}
     taken = {node["name"] for node in nodes if "external" in node}
-    kept = (paths.ENVIRONMENTS / "perlmutter-hvd" / "dag.md").read_text()
-    rows = [line.split(" | ") for line in kept.splitlines() if line.startswith("| ")]
-    of_site = {row[0].strip("| ") for row in rows[2:] if "built" not in row[-1]}
+    packages = kept.load(environment.load("perlmutter-hvd")).packages
+    of_site = {package.name for package in packages if package.origin != "built"}
     assert taken - {"glibc"} == of_site

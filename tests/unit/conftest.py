@@ -103,3 +103,21 @@ def target(tmp_path):
         script.chmod(0o755)
     environment = {"PATH": str(binaries), "CHECK_BUILD": CHECK_BUILD}
     return Target(pathlib.Path(sys.executable), environment)
+
+
+@pytest.fixture
+def workplace(monkeypatch, tmp_path):
+    """State, logs and cache of its own; this machine has GCC and Open MPI."""
+    from hvd.core import paths, process
+    from hvd.host import externals, machine
+    from hvd.host.mpi import Mpi
+
+    monkeypatch.setattr(paths, "STATE", tmp_path / "state")
+    monkeypatch.setattr(paths, "LOGS", tmp_path / "state" / "logs")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(process, "adopt_orphans", lambda: None)
+    monkeypatch.setattr(machine, "compiler_name", lambda: "gcc")
+    monkeypatch.setattr(machine, "compiler_version", lambda: "12.2.0")
+    library = Mpi("openmpi", "4.1.8", pathlib.Path("/opt/mpi"))
+    monkeypatch.setattr(externals, "find_mpi", lambda found: library)
+    return tmp_path

@@ -1,6 +1,7 @@
 """What changed between two solutions."""
 
 import copy
+import dataclasses
 import json
 import subprocess
 
@@ -9,8 +10,8 @@ import pytest
 from hvd.cli import main as cli
 from hvd.core import paths
 from hvd.core.errors import HvdError
-from hvd.model import environment, pins, solution
-from hvd.solve import dag_table, difference, sides
+from hvd.model import environment, pins
+from hvd.solve import difference, kept, sides
 
 
 def spec(name, version="1.0", dependencies=(), external="", recipe="r", **parameters):
@@ -49,11 +50,9 @@ def text(specs):
 
 
 def compare(after, before=LOCK):
+    sides_ = sides.of_specs("A", before), sides.of_specs("B", after)
     return [
-        (each.package, each.kind, each.before, each.after)
-        for each in difference.compare(
-            sides.parse("A", text(before)), sides.parse("B", text(after))
-        )
+        (each.package, each.kind, each.before, each.after) for each in difference.compare(*sides_)
     ]
 
 
@@ -62,77 +61,131 @@ def changed():
     return copy.deepcopy(LOCK)
 
 
-def test_the_same_is_the_same(changed):
-    assert compare(changed) == []
+@pytest.mark.parametrize(
+    ("package", "change", "expected"),
+    [
+        ("dddddddddd", {}, []),
+        (
+            "aaaaaaaaaa",
+            {"parameters": {"mpi": True, "gloo": True, "frameworks": ["pytorch", "keras"]}},
+            [
+                (
+                    "py-horovod",
+                    "variants",
+                    "~gloo frameworks=pytorch",
+                    "+gloo frameworks=pytorch,keras",
+                )
+            ],
+        ),
+        (
+            "bbbbbbbbbb",
+            {"version": "13.1.0"},
+            [
+                ("gcc", "version", "12.2.0", "13.1.0"),
+                ("py-horovod", "compiler", "gcc@12.2.0", "gcc@13.1.0"),
+            ],
+        ),
+        (
+            "cccccccccc",
+            {"external": {"path": "/sw/other", "module": ["torch/2"]}},
+            [("py-torch", "from", "/sw/torch", "/sw/other, modules torch/2")],
+        ),
+        (
+            "dddddddddd",
+            {"arch": {"platform": "linux", "platform_os": "debian12", "target": "x86_64_v3"}},
+            [("py-wheel", "architecture", "linux-debian12-zen3", "linux-debian12-x86_64_v3")],
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, dict) else None,
+)
+def test_what_changed_in_a_package(changed, package, change, expected):
+    changed[package].update(change)
+    assert compare(changed) == expected
 
 
 def test_added_and_removed(changed):
     del changed["dddddddddd"]
     changed["eeeeeeeeee"] = spec("cmake", "3.31", external="/usr")
+    # one more of a name is not mixed up with the one that was there
+    changed["ffffffffff"] = spec("py-torch", "2.15.0")
     assert compare(changed) == [
         ("cmake", "added", "", "@3.31 (/usr)"),
+        ("py-torch", "added", "", "@2.15.0"),
         ("py-wheel", "removed", "@0.45.1", ""),
     ]
 
 
-def test_a_version_and_what_follows_from_it(changed):
-    changed["cccccccccc"]["version"] = "2.15.0"
-    changed["ffffffffff"] = changed.pop("aaaaaaaaaa")
-    assert compare(changed) == [
-        ("py-horovod", "hash only", "aaaaaaa", "fffffff, by a dependency, or a patch"),
-        ("py-torch", "version", "2.13.0", "2.15.0"),
-    ]
-
-
-def test_variants_are_shown_where_they_differ(changed):
-    changed["aaaaaaaaaa"]["parameters"].update(gloo=True, frameworks=["pytorch", "keras"])
-    assert compare(changed) == [
-        ("py-horovod", "variants", "~gloo frameworks=pytorch", "+gloo frameworks=pytorch,keras")
-    ]
-
-
-def test_a_compiler(changed):
-    changed["bbbbbbbbbb"]["version"] = "13.1.0"
-    assert compare(changed) == [
-        ("gcc", "version", "12.2.0", "13.1.0"),
-        ("py-horovod", "compiler", "gcc@12.2.0", "gcc@13.1.0"),
-    ]
-
-
-def test_a_processor_and_where_an_external_is(changed):
-    changed["dddddddddd"]["arch"]["target"] = "x86_64_v3"
-    changed["cccccccccc"]["external"] = {"path": "/sw/other", "module": ["torch/2"]}
-    assert compare(changed) == [
-        ("py-torch", "from", "/sw/torch", "/sw/other, modules torch/2"),
-        ("py-wheel", "architecture", "linux-debian12-zen3", "linux-debian12-x86_64_v3"),
-    ]
-
-
-def test_a_recipe_alone(changed):
-    changed["ffffffffff"] = {**changed.pop("dddddddddd"), "package_hash": "other"}
-    assert compare(changed) == [("py-wheel", "hash only", "ddddddd", "fffffff, by its recipe")]
-
-
-def test_two_of_one_name_are_not_mixed_up(changed):
-    changed["eeeeeeeeee"] = spec("py-wheel", "0.46.0")
-    assert compare(changed) == [("py-wheel", "added", "", "@0.46.0")]
+@pytest.mark.parametrize(
+    ("package", "recipe", "why"),
+    [("dddddddddd", "other", "its recipe"), ("aaaaaaaaaa", "r", "a dependency, or a patch")],
+)
+def test_why_a_hash_alone_changed(changed, package, recipe, why):
+    name = changed[package]["name"]
+    changed["ffffffffff"] = {**changed.pop(package), "package_hash": recipe}
+    assert compare(changed) == [(name, "hash only", package[:7], f"fffffff, by {why}")]
 
 
 @pytest.mark.parametrize("name", environment.of_sites())
-def test_a_table_of_a_site_is_read_whole(name):
-    """Each row is written again as it stands there."""
-    kept = dag_table.file(environment.load(name)).read_text()
-    header, rule, *rows = [line for line in kept.splitlines() if line.startswith("|")]
-    parsed = dag_table.parse(kept)
-    assert len(parsed) == len(rows) > 5
-    assert dag_table.table(header.strip("| ").split(" | "), parsed)[2:-1] == rows
+def test_the_page_of_a_kept_solution_is_made_from_it(name):
+    chosen = environment.load(name)
+    solution = kept.load(chosen)
+    assert solution.specs == chosen.specs and len(solution.packages) > 5
+    assert kept.difference(chosen, solution) == []
 
 
-def test_a_table_and_a_lock_are_compared_as_far_as_the_table_goes(changed):
-    table = dag_table.render(
-        environment.load("perlmutter-hvd"), solution.nodes(LOCK), pins.versions().pairs[0]
+@pytest.fixture
+def made():
+    """What is kept of ``LOCK``."""
+    chosen = environment.load("perlmutter-hvd")
+    return kept.make(chosen, LOCK, pins.versions().pairs[0])
+
+
+def test_what_is_kept_of_a_solution(made):
+    assert made.architectures == ["linux-debian12-zen3"]
+    assert [(each.name, each.variants, each.origin) for each in made.packages] == [
+        ("py-horovod", ("+mpi", "frameworks=pytorch"), "built"),
+        ("py-wheel", (), "built"),
+        ("gcc", (), "/usr"),
+        ("py-torch", (), "/sw/torch"),
+    ]
+
+
+def test_a_page_shows_every_architecture(made):
+    page = kept.render(dataclasses.replace(made, architectures=["a-b-c", "d-e-f", "g-h-i"]))
+    assert "2 packages to build, 2 of the site, all for a-b-c but d-e-f, g-h-i." in page
+    assert "| py-horovod | 0.28.1 | +mpi frameworks=pytorch | built |\n| py-wheel |" in page
+
+
+def test_what_depends_on_the_machine_that_solves_is_not_kept(made, changed):
+    """Where the compiler is there, Spack asks it for more."""
+    changed["eeeeeeeeee"] = spec("gcc-runtime", "12.2.0")
+    changed["bbbbbbbbbb"]["parameters"]["bootstrap"] = True
+    chosen = environment.load("perlmutter-hvd")
+    assert kept.make(chosen, changed, pins.versions().pairs[0]) == made
+    # what the externals of sites state is
+    changed["bbbbbbbbbb"]["parameters"]["languages"] = ["c", "fortran"]
+    (gcc,) = (
+        each
+        for each in kept.make(chosen, changed, pins.versions().pairs[0]).packages
+        if each.name == "gcc"
     )
-    before = sides.parse("dag.md", table)
+    assert gcc.variants == ("languages=c,fortran",)
+
+
+def test_a_kept_solution_is_written_and_compared(tmp_path, made):
+    chosen = environment.Environment("x", tmp_path, [], [])
+    assert len(kept.difference(chosen, made)) > len(made.packages)
+    kept.write(chosen, made)
+    assert kept.load(chosen) == made and kept.difference(chosen, made) == []
+    first, *others = made.packages
+    newer = dataclasses.replace(first, version="0.28.2")
+    lines = kept.difference(chosen, dataclasses.replace(made, packages=[newer, *others]))
+    assert {f"--- {tmp_path}/dag.{kind} as kept" for kind in ("md", "json")} <= set(lines)
+    assert any(line.startswith("+| py-horovod | 0.28.2 |") for line in lines)
+
+
+def test_a_kept_solution_and_a_lock_are_compared_as_far_as_it_goes(made, changed):
+    before = sides.parse("dag.json", json.dumps(dataclasses.asdict(made)))
     assert difference.compare(before, sides.parse("lock", text(changed))) == []
     changed["aaaaaaaaaa"]["parameters"]["gloo"] = True
     (change,) = difference.compare(before, sides.parse("lock", text(changed)))
@@ -164,43 +217,49 @@ def test_status_and_markdown(diff, tmp_path, changed):
     assert status == 1 and "py-torch" in out
 
 
-def test_a_revision_of_this_repository(diff, tmp_path, monkeypatch, changed):
-    """As in a merge request: the table of the target branch, and the one that is proposed."""
+def test_a_revision_of_this_repository(diff, tmp_path, monkeypatch):
+    """As in a merge request: the solution of the target branch, and the one that is proposed."""
     monkeypatch.setattr(paths, "ROOT", tmp_path)
     git = ["git", "-C", tmp_path, "-c", "user.name=t", "-c", "user.email=t@example.org"]
     (tmp_path / "environments" / "x").mkdir(parents=True)
-    kept = dag_table.file(environment.load("alpha-hvd")).read_text()
-    (tmp_path / "environments" / "x" / "dag.md").write_text(kept)
+    content = kept.file(environment.load("alpha-hvd")).read_text()
+    (tmp_path / "environments" / "x" / "dag.json").write_text(content)
     for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "x"]):
         subprocess.run([*git, *command], check=True)
-    (tmp_path / "now.md").write_text(kept.replace("| 1.12.1 |", "| 1.12.2 |"))
+    (tmp_path / "now.json").write_text(content.replace('"1.12.1"', '"1.12.2"'))
     assert diff("HEAD:environments/x", tmp_path / "environments" / "x")[0] == 0
-    status, out, _ = diff("HEAD:environments/x/", tmp_path / "now.md", "--markdown")
-    assert status == 1
-    assert "| py-torch | version | 1.12.1 | 1.12.2 |" in out
-    for wrong, said in (("HEAD~9:x", "git knows no revision"), ("HEAD:nothing", "has no nothing")):
+    for before in ("HEAD:environments/x/", "HEAD:environments/x/dag.json"):
+        status, out, _ = diff(before, tmp_path / "now.json", "--markdown")
+        assert status == 1
+        assert "| py-torch | version | 1.12.1 | 1.12.2 |" in out
+    for wrong, said in (("HEAD~9:x", "HEAD~9"), ("HEAD:nothing", "nothing")):
         status, _, err = diff(wrong, "alpha-hvd")
         assert status == 2 and said in err
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    "content",
     [
-        ("{", "is no lock file of Spack"),
-        ('{"concrete_specs": {"a": {"name": "b"}}}', "is no lock file of Spack: 'version'"),
-        ("| Package |", "neither a spack.lock nor a dag.md"),
+        "{",
+        "# A page",
+        '{"concrete_specs": {"a": {"name": "b"}}}',
+        '{"environment": "x"}',
+        '{"environment": "x", "packages": [{"nam": "y"}]}',
     ],
 )
-def test_what_is_no_solution_is_refused(diff, tmp_path, content, said):
+def test_what_is_no_solution_is_refused(diff, tmp_path, content):
     (tmp_path / "file").write_text(content)
     status, out, err = diff(tmp_path / "file", "alpha-hvd")
     assert status == 2 and not out
-    assert str(tmp_path / "file") in err and said in err and "hint" in err
+    assert str(tmp_path / "file") in err and "hint" in err
 
 
-def test_an_environment_that_was_not_solved_is_refused(monkeypatch, tmp_path):
+@pytest.mark.parametrize("name", ["no-such-hvd", "derived"])
+def test_what_was_not_solved_is_refused(monkeypatch, tmp_path, name):
     monkeypatch.setattr(paths, "STATE", tmp_path)
-    name = environment.derive(environment.load("local-hvd"), "py-horovod@0.28.1 ~mpi+gloo").name
-    with pytest.raises(HvdError, match="spack.lock nor dag.md") as raised:
+    if name == "derived":
+        base = environment.load("local-hvd")
+        name = environment.derive(base, "py-horovod@0.28.1 ~mpi+gloo").name
+    with pytest.raises(HvdError, match=name) as raised:
         sides.load(name)
-    assert raised.value.remedy == f"solve it: ./hvd concretize {name}"
+    assert raised.value.remedy

@@ -2,145 +2,211 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import pathlib
 import subprocess
-import types
 import venv
 
 import pytest
 
-from hvd.build.engine_pip import PipEngine
-from hvd.core import paths
+from hvd.build.engine_pip import PipEngine, PipSolution
+from hvd.core import paths, process, stamp
 from hvd.core.errors import HvdError
-from hvd.host import machine
-from hvd.host.mpi import Mpi
-from hvd.model import environment, recipe
+from hvd.core.run import Run, StageFailed
+from hvd.fetch import source
+from hvd.model import environment
+from hvd.model.built import Part
+from tests.unit.building import interpreter
 
-VERSIONS = {"torch": "2.13.0", "setuptools": "82.0.0"}
-NEEDED = ("numpy", "cloudpickle", "psutil", "pyyaml", "packaging", "setuptools", "cffi")
+PYTORCH = "py-horovod@0.28.1 frameworks:=pytorch"
 
 
-def engine(spec: str, *frameworks: str, without: str = "", mpi: bool = True) -> PipEngine:
-    """An engine for ``spec``, set up on an interpreter that has ``frameworks``."""
+def engine(spec: str, **options) -> PipEngine:
     base = environment.load("local-hvd")
-    made = PipEngine(dataclasses.replace(base, specs=[spec]))
-    names = [name for name in (*NEEDED, *frameworks) if name != without]
-    made.found = {
-        "python": {
-            "version": "3.8.18",
-            "prefix": "/site",
-            "executable": "/site/bin/python",
-            "header": True,
-        },
-        "distributions": {
-            name: {"version": VERSIONS.get(name, "2.15.0"), "prefix": "/site"} for name in names
-        },
-        "frameworks": {},
-    }
-    made.mpi = Mpi("openmpi", "4.1.8", pathlib.Path("/opt/mpi")) if mpi else None
-    made.recipe = recipe.load("py-horovod")
-    made.spec = made._concrete()
-    made.recipe.check(made.spec)
-    return made
+    return PipEngine(dataclasses.replace(base, specs=[spec]), **options)
 
 
-@pytest.fixture(autouse=True)
-def compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "compiler_name", lambda: "gcc")
-    monkeypatch.setattr(machine, "compiler_version", lambda: "12.2.0")
+@pytest.fixture
+def run(workplace) -> Run:
+    return Run("local-hvd", "pip")
+
+
+def solve(run: Run, spec: str, found: dict, **options) -> PipSolution:
+    with run.stage("concretize") as stage:
+        stage.steps.clear()
+        return engine(spec, **options).concretize(run, found)
+
+
+def refused(run: Run, spec: str, found: dict) -> HvdError:
+    run.stages.clear()
+    with pytest.raises(StageFailed) as caught:
+        solve(run, spec, found)
+    return caught.value.error
 
 
 @pytest.mark.parametrize(
-    ("spec", "frameworks"),
+    ("frameworks", "distributions"),
     [
-        ("py-horovod@0.28.1 frameworks:=tensorflow", ["tensorflow-cpu"]),
-        ("py-horovod@0.28.1 frameworks:=pytorch", ["torch"]),
-        ("py-horovod@0.28.1 frameworks:=tensorflow,keras", ["tensorflow", "keras"]),
+        ("tensorflow", ["tensorflow-cpu"]),
+        ("pytorch", ["torch"]),
+        ("tensorflow,keras", ["tensorflow", "keras"]),
     ],
 )
-def test_what_horovod_needs_is_there_or_named(spec, frameworks) -> None:
-    engine(spec, *frameworks)._require_dependencies()
-    for name in ("cloudpickle", frameworks[-1]):
-        lacking = engine(spec, *frameworks, without=name)
-        with pytest.raises(HvdError) as caught:
-            lacking._require_dependencies()
+def test_what_horovod_needs_is_there_or_named(run, frameworks, distributions) -> None:
+    spec = f"py-horovod@0.28.1 frameworks:={frameworks}"
+    solve(run, spec, interpreter(*distributions))
+    for name in ("cloudpickle", distributions[-1]):
+        lacking = interpreter(*distributions)
+        del lacking["distributions"][name]
         missing = name.replace("-cpu", "")
-        assert caught.value.message == f"/site/bin/python has no {missing}"
-        assert caught.value.remedy == f"/site/bin/python -m pip install {missing}"
+        error = refused(run, spec, lacking)
+        assert error.message == f"/site/bin/python has no {missing}"
+        assert error.remedy == f"/site/bin/python -m pip install {missing}"
 
 
 @pytest.mark.parametrize(
     ("setuptools", "wheel", "missing"),
-    [("65.5.0", False, True), ("65.5.0", True, False), ("70.1.0", False, False)],
+    [("65.5.0", [], True), ("65.5.0", ["wheel"], False), ("70.1.0", [], False)],
 )
-def test_an_old_setuptools_needs_wheel(setuptools, wheel, missing) -> None:
-    made = engine("py-horovod@0.28.1 frameworks:=pytorch", "torch", *["wheel"] * wheel)
-    made.found["distributions"]["setuptools"]["version"] = setuptools
-    if not missing:
-        made._require_dependencies()
-        return
-    with pytest.raises(HvdError) as caught:
-        made._require_dependencies()
-    assert caught.value.message == "/site/bin/python has no wheel"
-    assert caught.value.remedy == "/site/bin/python -m pip install wheel"
+def test_an_old_setuptools_needs_wheel(run, setuptools, wheel, missing) -> None:
+    found = interpreter("torch", *wheel)
+    found["distributions"]["setuptools"]["version"] = setuptools
+    if missing:
+        assert "wheel" in refused(run, PYTORCH, found).message
+    else:
+        solve(run, PYTORCH, found)
 
 
-def test_check_build_is_expected_to_list_plugins_only() -> None:
-    made = engine("py-horovod@0.28.1 frameworks:=tensorflow,keras", "tensorflow", "keras")
-    expected = made.expectation()
-    assert (expected.frameworks, expected.extras) == ({"tensorflow"}, {"keras"})
-    assert expected.controllers == expected.operations == {"mpi", "gloo"}
+@pytest.mark.parametrize(
+    ("spec", "named"),
+    [
+        ("py-horovod@0.5 frameworks:=pytorch", "@0.5"),
+        (f"{PYTORCH} ^openmpi@5", "openmpi@5"),
+        (f"{PYTORCH} +rocm", "+rocm"),
+    ],
+)
+def test_what_this_machine_cannot_build_is_refused(run, spec, named) -> None:
+    assert named in refused(run, spec, interpreter("torch")).message
+
+
+def test_an_environment_of_a_site_is_refused(run) -> None:
+    with pytest.raises(HvdError, match="perlmutter-hvd"):
+        PipEngine(environment.load("perlmutter-hvd")).setup(run)
 
 
 @pytest.mark.parametrize("controller", ["mpi", "gloo"])
-def test_one_controller_is_enough(controller: str) -> None:
+def test_one_controller_is_enough(run, controller: str) -> None:
+    """An MPI that is not the controller is left alone."""
     other = {"mpi": "gloo", "gloo": "mpi"}[controller]
-    spec = f"py-horovod@0.28.1 +{controller}~{other} frameworks:=tensorflow"
-    made = engine(spec, "tensorflow", mpi=controller == "mpi")
-    assert made.expectation().controllers == made.expectation().operations == {controller}
-    assert ("openmpi" in made.spec.dependencies) == (controller == "mpi")
+    made = solve(run, f"{PYTORCH} +{controller}~{other}", interpreter("torch"))
+    with run.step("activation") as task:
+        done, _ = made.record(task)
+    assert done.controllers == done.operations == (controller,)
+    with_mpi = controller == "mpi"
+    assert ("openmpi" in made.spec.dependencies) == with_mpi
+    assert made.versions().get("openmpi") == ("4.1.8" if with_mpi else None)
+    assert done.mpi == (Part("openmpi", "4.1.8") if with_mpi else Part())
+    assert ("/opt/mpi/bin" in done.variables["PATH"].split(":")) == with_mpi
 
 
-def test_the_report_names_the_frameworks_that_are_there() -> None:
-    made = engine("py-horovod@0.28.1 frameworks:=tensorflow", "tensorflow-cpu")
-    assert made.versions()["TensorFlow"] == "2.15.0"
-    assert "PyTorch" not in made.versions()
+def test_the_record_of_a_build(run) -> None:
+    found = interpreter("tensorflow-cpu", "keras")
+    made = solve(run, "py-horovod@0.28.1 frameworks:=tensorflow,keras", found)
+    with run.step("activation") as task:
+        done, parts = made.record(task)
+    assert done.frameworks == {"keras": "2.15.0", "tensorflow": "2.15.0"}
+    # Keras has no plugin of its own, which --check-build would list
+    assert (done.expectation.frameworks, done.expectation.extras) == ({"tensorflow"}, {"keras"})
+    assert (done.python, done.compiler) == ("3.8.18", Part("gcc", "12.2.0"))
+    assert done.variables["VIRTUAL_ENV"] == str(made.engine.venv)
+    assert done.changes[0].name == "PATH" and done.changes[-1].kind == "set"
+    versions = made.versions()
+    assert versions["TensorFlow"] == "2.15.0" and "PyTorch" not in versions
+    assert {node.name for node in made.dag()} >= {"py-horovod", "python", "py-tensorflow", "gcc"}
+    assert {part.name for part in parts} >= {"py-horovod", "tensorflow-cpu"}
 
 
-def test_a_build_may_be_for_another_processor_than_this_ones() -> None:
-    made = engine("py-horovod@0.28.1 frameworks:=pytorch target=x86_64_v3", "torch")
-    assert "-march=x86-64-v3" in made._flags()["HOROVOD_BUILD_ARCH_FLAGS"]
-    made = engine("py-horovod@0.28.1 frameworks:=pytorch target=z80", "torch")
-    with pytest.raises(HvdError, match="target=z80: archspec knows no such processor"):
-        made._flags()
+def test_a_build_may_be_for_another_processor_than_this_ones(run) -> None:
+    made = solve(run, f"{PYTORCH} target=x86_64_v3", interpreter("torch"))
+    assert "-march=x86-64-v3" in made.flags["HOROVOD_BUILD_ARCH_FLAGS"]
+    made = solve(run, f"{PYTORCH} target=z80", interpreter("torch"))
+    with pytest.raises(HvdError, match="z80"):
+        made.flags  # noqa: B018
 
 
-def test_an_mpi_that_is_not_the_controller_is_left_alone() -> None:
-    task = types.SimpleNamespace(say=lambda text: None)
-    run = types.SimpleNamespace(step=lambda name: contextlib.nullcontext(task))
-    for controller, version in (("mpi", "4.1.8"), ("gloo", None)):
-        other = {"mpi": "gloo", "gloo": "mpi"}[controller]
-        made = engine(f"py-horovod@0.28.1 +{controller}~{other} frameworks:=pytorch", "torch")
-        made.concretize(run)
-        assert made.versions().get("openmpi") == version
-        assert (pathlib.Path("/opt/mpi/bin") in made._first()) == (controller == "mpi")
+@pytest.fixture
+def commands(monkeypatch, tmp_path):
+    """The commands that a build starts, of which ``pip`` can be made to fail."""
+    started = []
+
+    def start(command, *, log, **keywords):
+        started.append([str(word) for word in command])
+        if "pip" in started[-1] and commands_.fails:
+            raise HvdError("pip failed", log=log)
+
+    commands_ = type("Commands", (), {"started": started, "fails": False})
+    monkeypatch.setattr(process, "run", start)
+    monkeypatch.setattr(source, "sdist", lambda recipe, version: tmp_path / "sdist")
+    monkeypatch.setattr(PipSolution, "_make_venv", lambda self, log: None)
+
+    def unpack(archive, directory):
+        (directory / "horovod").mkdir(parents=True)
+        return directory / "horovod"
+
+    monkeypatch.setattr(source, "unpack", unpack)
+    return commands_
 
 
-def test_pth_files_of_the_frameworks_count(tmp_path, monkeypatch) -> None:
+def build(run: Run, found: dict, **options) -> list:
+    """Name and status of each step of a build."""
+    made = solve(run, PYTORCH, found, **options)
+    with run.stage("build") as stage:
+        made.build(run)
+    return [(step.name, step.status) for step in stage.steps]
+
+
+BUILT = [("sources and patches", "ok"), ("pip install horovod", "ok")]
+
+
+def test_a_build_is_done_once_and_again_when_its_inputs_change(run, commands) -> None:
+    found = interpreter("torch")
+    digest = PipEngine.digest(environment.load("local-hvd"))
+    assert build(run, found) == BUILT
+    # the patches of the recipe, then pip
+    assert [words[0] for words in commands.started[:-1]] == ["git"] * len(commands.started[:-1])
+    assert "pip" in commands.started[-1]
+    done = PipEngine.digest(environment.load("local-hvd"))
+    assert done != digest and not (paths.STATE / "pip/local-hvd/source/horovod").exists()
+    assert build(run, found) == [("pip install horovod", "cached")]
+    assert build(run, found, fresh=True) == BUILT
+    found["distributions"]["torch"]["version"] = "2.14.0"
+    assert build(run, found) == BUILT
+    assert PipEngine.digest(environment.load("local-hvd")) != done
+
+
+def test_a_build_that_failed_is_done_from_the_start(run, commands) -> None:
+    found = interpreter("torch")
+    commands.fails = True
+    with pytest.raises(StageFailed) as caught:
+        build(run, found)
+    assert caught.value.status == 12
+    assert PipEngine.digest(environment.load("local-hvd")) == stamp.of(paths.STATE / "none")
+    commands.fails = False
+    assert build(run, found) == BUILT
+
+
+def test_pth_files_of_the_frameworks_count(run, tmp_path) -> None:
     """Python 3.12 has distutils from setuptools' alone, and TensorFlow 2.18 imports it."""
-    made = engine("py-horovod@0.28.1 frameworks:=pytorch", "torch")
+    found = interpreter("torch")
     venv.create(tmp_path / "frameworks")
     python = tmp_path / "frameworks" / "bin" / "python"
-    made.found["python"]["executable"] = str(python)
     ask = "import sysconfig; print(sysconfig.get_paths()['platlib'])"
     place = pathlib.Path(subprocess.check_output([python, "-c", ask], text=True).strip())
+    found["python"].update(executable=str(python), platlib=str(place))
+    made = solve(run, PYTORCH, found)
     (place / "precedence.pth").write_text("import sys; sys.shim = 'there'\n")
     (place / "a_framework.py").write_text("")
-    monkeypatch.setattr(paths, "STATE", tmp_path)
     made._make_venv(tmp_path / "log")
     say = "import a_framework, sys; print(sys.shim)"
-    assert (
-        subprocess.check_output([made.venv / "bin" / "python", "-c", say], text=True) == "there\n"
-    )
+    own = made.engine.venv / "bin" / "python"
+    assert subprocess.check_output([own, "-c", say], text=True) == "there\n"

@@ -13,7 +13,6 @@ from hvd.build.pipeline import Options
 from hvd.core import paths, process, stamp
 from hvd.core.errors import HvdError
 from hvd.core.run import Run
-from hvd.model import built
 from hvd.model.environment import Environment
 from hvd.smoke.launch import LAUNCHERS, Launcher, Target, environment, find_program
 
@@ -33,8 +32,7 @@ def run(subject: Environment, options: Options, ranks: Tuple[int, ...] = RANKS) 
     Raises:
         StageFailed: the build or a launch failed.
     """
-    done = pipeline.run(subject, options, last="build")
-    found = built.find(subject.name, done.engine)
+    found = pipeline.run(subject, options, last="build").built
     variables = found.run_environment()
     target = Target(pathlib.Path(shutil.which("python", path=variables["PATH"])), variables)
     current = Run(subject.name, "bench", options.verbose)

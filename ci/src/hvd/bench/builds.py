@@ -7,8 +7,9 @@ import tempfile
 from typing import List
 
 from hvd.bench.result import Part, Row, timed
-from hvd.build.engine_pip import PipEngine
-from hvd.build.engine_spack import SpackEngine
+from hvd.build import engine_spack
+from hvd.build.engine_pip import PipEngine, PipSolution
+from hvd.build.engine_spack import SpackEngine, SpackSolution
 from hvd.build.pipeline import Options
 from hvd.cache import cache, transfer
 from hvd.core import lock, paths, process, stamp
@@ -42,24 +43,24 @@ def run(environment: Environment, options: Options, repeat: int = 1) -> Part:
     # https://github.com/horovod/horovod/blob/v0.28.1/CMakeLists.txt
     os.environ["CCACHE_DISABLE"] = "1"
     common = {"python": options.python, "jobs": options.jobs, "fresh": True}
-    pip = PipEngine(environment, **common)
-    spack = SpackEngine(environment, options.sources, **common)
+    pip_engine = PipEngine(environment, **common)
     current = Run(environment.name, "bench", options.verbose)
     part = Part("builds", [Row(name, [], environment.name, note=NOTES[name]) for name in NOTES])
     with lock.exclusive(paths.STATE / "lock"):
         with current.stage("setup"):
             with current.step("Spack and its packages") as task:
-                spack.locate(task)
-            spack.setup(current)
-            pip.setup(current)
+                located = engine_spack.locate(options.sources, task)
+            spack_engine = SpackEngine(environment, located, **common)
+            spack_found = spack_engine.setup(current)
+            pip_found = pip_engine.setup(current)
         with current.stage("concretize"):
-            spack.concretize(current)
-            pip.concretize(current)
+            spack = spack_engine.concretize(current, spack_found)
+            pip = pip_engine.concretize(current, pip_found)
         with current.stage("build"):
             with current.step("spack install --only dependencies") as task:
                 arguments = ("install", "--only", "dependencies", f"-j{options.jobs}")
-                spack.fill_mirror(task)
-                spack.spack.run("-e", environment.directory, *arguments, log=task.log)
+                located.fetch_sources(environment.directory, task.log, task.say)
+                located.run("-e", environment.directory, *arguments, log=task.log)
             for _ in range(repeat):
                 times = _once(current, pip, spack)
                 for row, seconds in zip(part.rows, times):
@@ -69,7 +70,7 @@ def run(environment: Environment, options: Options, repeat: int = 1) -> Part:
     return part
 
 
-def _once(run: Run, pip: PipEngine, spack: SpackEngine) -> List[float]:
+def _once(run: Run, pip: PipSolution, spack: SpackSolution) -> List[float]:
     """Build in each way; return the seconds in the order of `NOTES`."""
     times = [_plain(run, pip), timed(pip.build, run)]
     spack.build(run)
@@ -79,21 +80,21 @@ def _once(run: Run, pip: PipEngine, spack: SpackEngine) -> List[float]:
         # unsigned: signatures take milliseconds, and would need a key
         subject = cache.named(scratch, unsigned=True)
         with run.step("spack buildcache push") as task:
-            transfer.push(spack.spack, spack.environment, subject, "", task)
+            transfer.push(spack.engine.spack, spack.environment, subject, "", task)
         with run.step(f"spack uninstall {HOROVOD}") as task:
             arguments = ("uninstall", "--yes-to-all", "--force", HOROVOD)
-            spack.spack.run("-e", spack.environment.directory, *arguments, log=task.log)
-        installed = (spack.spack, spack.environment, spack.solution(), subject, run)
+            spack.engine.spack.run("-e", spack.environment.directory, *arguments, log=task.log)
+        installed = (spack.engine.spack, spack.environment, spack.specs, subject, run)
         times.append(timed(transfer.install, *installed))
     return times
 
 
-def _plain(run: Run, pip: PipEngine) -> float:
+def _plain(run: Run, pip: PipSolution) -> float:
     """Return the seconds of a plain ``pip install`` into a new virtual environment."""
-    stamp.clear(pip.directory)
+    stamp.clear(pip.engine.directory)
     with run.step("plain pip install") as task:
-        source, flags = pip.prepare(task.log)
-        seconds = timed(pip.pip_install, source, flags, task.log)
+        source = pip.prepare(task.log)
+        seconds = timed(pip.pip_install, source, task.log)
         task.say(f"{seconds:.1f} s in pip itself")
     return seconds
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import time
 from typing import Any, Dict, List, Mapping
 
 import yaml
 
 from hvd.bench.result import Part, Row, timed
-from hvd.build import solve_all
+from hvd.build import engine_spack, solve_all
 from hvd.build.engine_spack import SpackEngine
 from hvd.build.pipeline import Options
 from hvd.core import lock, paths, stamp
@@ -39,22 +40,15 @@ def run(names: List[str], options: Options, repeat: int = 1) -> Part:
         StageFailed: Spack could not be set up, or an environment has no solution.
     """
     options = dataclasses.replace(options, fresh=True)
-    engines = [
-        SpackEngine(environment.load(name), options.sources, jobs=options.jobs, fresh=True)
-        for name in names
-    ]
+    subjects = [environment.load(name) for name in names]
     current = Run(solve_all.NAME, "bench", options.verbose)
     part = Part("solves", [])
     solved: Dict[str, Row] = {}
     with lock.exclusive(paths.STATE / "lock"):
         with current.stage("setup"):
             with current.step("Spack and its packages") as task:
-                engines[0].locate(task)
-            spack = engines[0].spack
-            for engine in engines:
-                engine.spack = spack
-            for engine in [e for e in engines if not e.environment.site] or engines[:1]:
-                engine.setup(current)
+                spack = engine_spack.locate(options.sources, task)
+            tasks = solve_all.set_up(subjects, spack, options, current)
             with current.step("Spack's caches") as task:
                 if not (spack.scope / "packages.yaml").exists():
                     spack.find_tools(task.log, [])
@@ -62,8 +56,8 @@ def run(names: List[str], options: Options, repeat: int = 1) -> Part:
                 for variables in ({}, peer):
                     spack.run("spec", _WARM_UP, log=task.log, variables=variables)
         with current.stage("concretize"):
-            for engine in engines:
-                part.rows += _compare(engine, peer, current, repeat, solved)
+            for engine, found in tasks:
+                part.rows += _compare(engine, found, peer, current, repeat, solved)
     pair = spack.pair
     part.versions = {"Spack": pair.spack.version, "Spack packages": pair.packages.version}
     part.rows += _together(names, options)
@@ -71,20 +65,28 @@ def run(names: List[str], options: Options, repeat: int = 1) -> Part:
 
 
 def _compare(
-    engine: SpackEngine, peer: Mapping[str, str], run: Run, repeat: int, solved: Dict[str, Row]
+    engine: SpackEngine,
+    found: Mapping[str, Any],
+    peer: Mapping[str, str],
+    run: Run,
+    repeat: int,
+    solved: Dict[str, Row],
 ) -> List[Row]:
     """Return a row for the environment of ``engine`` and one for builtin's nearest spec.
 
     Args:
+        found: the result of its setup.
         solved: the rows of builtin's specs so far, to which this adds: environments with the
             same nearest spec need it solved only once.
     """
     subject = engine.environment
     ours = Row(OURS, [], subject.name, note="; ".join(subject.specs))
     for _ in range(repeat):
-        ours.seconds.append(timed(engine.concretize, run))
+        begin = time.monotonic()
+        solution = engine.concretize(run, found)
+        ours.seconds.append(time.monotonic() - begin)
         run.stages[-1].steps[-1].name = subject.name
-    spec = nearest(engine.solution())
+    spec = nearest(solution.specs)
     if spec not in solved:
         solved[spec] = _builtin(engine, spec, peer, run, repeat)
     return [ours, dataclasses.replace(solved[spec], subject=subject.name)]

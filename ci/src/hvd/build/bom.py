@@ -1,37 +1,18 @@
-"""The bill of materials of a build, in CycloneDX.
+"""The bill of materials of a build, in CycloneDX: one document, by either engine.
 
-One document for an environment, by either engine and any Spack: what runs and what only built
-it, from which source with which checksum, under which licence, with which of our patches and the
-vulnerabilities that they close, and at which commits the tools were.
+It has what runs and what only built it, from which source with which checksum, under which
+licence, with which of our patches and the vulnerabilities that they close, and the commits of the
+tools.
 """
 
 from __future__ import annotations
 
 import pathlib
 import re
-from typing import List, Mapping
+from typing import Any, Dict, List, Mapping
 
 from cyclonedx.contrib.license.factories import LicenseFactory
-from cyclonedx.model import (
-    ExternalReference,
-    ExternalReferenceType,
-    HashAlgorithm,
-    HashType,
-    Property,
-    XsUri,
-)
-from cyclonedx.model.bom import Bom, BomMetaData
-from cyclonedx.model.component import (
-    Component,
-    ComponentScope,
-    ComponentType,
-    Diff,
-    Patch,
-    PatchClassification,
-    Pedigree,
-)
-from cyclonedx.model.issue import IssueClassification, IssueType, IssueTypeSource
-from cyclonedx.model.tool import ToolRepository
+from cyclonedx.model.bom import Bom
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
@@ -39,87 +20,86 @@ from hvd.build.parts import Part, file
 from hvd.core import paths
 from hvd.core.files import write_atomically
 from hvd.fetch import index
+from hvd.fetch.mirror import DISTRIBUTION
 
 #: How the name of a patch begins that closes a vulnerability.
 _CVE = re.compile(r"cve-\d{4}-\d{4,}")
-#: Where one of them is described.
+#: Where vulnerabilities are described.
 _NVD = "https://nvd.nist.gov/vuln/detail/"
-#: A Python distribution's source.
-_DISTRIBUTION = re.compile(r"/packages/[^/]+/\w/(?P<project>[^/]+)/[^/]+$")
 
 
 def write(
     environment: str, engine: str, version: str, parts: List[Part], tools: Mapping[str, str]
 ) -> pathlib.Path:
-    """Write the bill of materials of a build, and return where.
+    """Write the bill of materials of a build, and return its file.
 
     Args:
-        environment: its name.
+        environment: name of the environment.
         engine: ``spack`` or ``pip``.
         version: Horovod's.
-        parts: all that is in it, the roots first.
-        tools: name to commit of what built it.
+        parts: all that is in it.
+        tools: the commits of what built it, by name.
     """
-    root = Component(
-        name=environment, version=version, type=ComponentType.APPLICATION, bom_ref=environment
-    )
-    bom = Bom(metadata=BomMetaData(component=root, tools=ToolRepository(components=_tools(tools))))
-    bom.metadata.properties.add(Property(name="hvd:engine", value=engine))
-    made = {part.key: _component(part) for part in parts}
-    for component in made.values():
-        bom.components.add(component)
+    refs = {part.key: f"{part.name}@{part.version}/{part.key}" for part in parts}
     needed = {key for part in parts for key in part.needs}
-    bom.register_dependency(root, [made[part.key] for part in parts if part.key not in needed])
-    for part in parts:
-        bom.register_dependency(made[part.key], [made[key] for key in part.needs if key in made])
+    edges = {refs[part.key]: [refs[key] for key in part.needs if key in refs] for part in parts}
+    edges[environment] = [ref for key, ref in refs.items() if key not in needed]
+    root = {"name": environment, "version": version, "type": "application", "bom-ref": environment}
+    document = {
+        "metadata": {
+            "component": root,
+            "tools": {"components": [_tool(name, commit) for name, commit in tools.items()]},
+            "properties": [{"name": "hvd:engine", "value": engine}],
+        },
+        "components": [_component(part, refs[part.key]) for part in parts],
+        "dependencies": [{"ref": ref, "dependsOn": needs} for ref, needs in edges.items()],
+    }
+    bom = Bom.from_json(document)
+    licences = {refs[part.key]: part.licence for part in parts if part.licence}
+    for component in bom.components:
+        licence = licences.get(component.bom_ref.value)
+        if licence:
+            component.licenses = [LicenseFactory().make_from_string(licence)]
     path = file(environment, engine)
-    text = JsonV1Dot6(bom).output_as_string(indent=1)
-    write_atomically(path, f"{text}\n".encode())
+    write_atomically(path, f"{JsonV1Dot6(bom).output_as_string(indent=1)}\n".encode())
     return path
 
 
-def _tools(tools: Mapping[str, str]) -> List[Component]:
-    return [
-        Component(
-            name=name,
-            version=commit,
-            type=ComponentType.APPLICATION,
-            bom_ref=f"tool:{name}",
-            purl=PackageURL("generic", name=name.lower().replace(" ", "-"), version=commit),
-        )
-        for name, commit in tools.items()
-    ]
+def _tool(name: str, commit: str) -> Dict[str, Any]:
+    purl = PackageURL("generic", name=name.lower().replace(" ", "-"), version=commit)
+    return {
+        "name": name,
+        "version": commit,
+        "type": "application",
+        "bom-ref": f"tool:{name}",
+        "purl": str(purl),
+    }
 
 
-def _component(part: Part) -> Component:
-    return Component(
-        name=part.name,
-        version=part.version,
-        type=ComponentType.LIBRARY,
-        bom_ref=f"{part.name}@{part.version}/{part.key}",
-        scope=ComponentScope.REQUIRED if part.runs else ComponentScope.EXCLUDED,
-        hashes=_hashes(part),
-        licenses=[LicenseFactory().make_from_string(part.licence)] if part.licence else None,
-        purl=_purl(part),
-        external_references=_references(part),
-        properties=[
-            Property(name="hvd:external", value=str(part.external).lower()),
-            *([Property(name="hvd:prefix", value=part.prefix)] if part.prefix else []),
-        ],
-        pedigree=Pedigree(patches=[_patch(path) for path in part.patches])
-        if part.patches
-        else None,
-    )
+def _component(part: Part, ref: str) -> Dict[str, Any]:
+    properties = {"hvd:external": str(part.external).lower(), "hvd:prefix": part.prefix}
+    return {
+        "name": part.name,
+        "version": part.version,
+        "type": "library",
+        "bom-ref": ref,
+        "scope": "required" if part.runs else "excluded",
+        # of the source: what was installed depends on the machine
+        "hashes": _hashes(part.sha256),
+        "purl": str(_purl(part)),
+        "externalReferences": _references(part),
+        "properties": [{"name": name, "value": v} for name, v in properties.items() if v],
+        **({"pedigree": {"patches": list(map(_patch, part.patches))}} if part.patches else {}),
+    }
 
 
-def _hashes(part: Part) -> List[HashType]:
-    """Of the source: what was installed depends on the machine."""
-    return [HashType(alg=HashAlgorithm.SHA_256, content=part.sha256)] if part.sha256 else []
+def _hashes(sha256: str) -> List[Dict[str, str]]:
+    return [{"alg": "SHA-256", "content": sha256}] if sha256 else []
 
 
 def _purl(part: Part) -> PackageURL:
     """What vulnerability databases know it by; a Python distribution by its own name."""
-    match = _DISTRIBUTION.search(part.url)
+    match = DISTRIBUTION.search(part.url)
     project = part.distribution or (match["project"] if match else "")
     if project:
         return PackageURL("pypi", name=project.lower().replace("_", "-"), version=part.version)
@@ -129,35 +109,29 @@ def _purl(part: Part) -> PackageURL:
 
 
 def _public(url: str) -> bool:
-    """Others can have it: not a file that comes with Spack's packages."""
+    """Others can have it: it is not a file that comes with Spack's packages."""
     return bool(url) and not url.startswith("file:")
 
 
-def _references(part: Part) -> List[ExternalReference]:
-    found = []
-    if _public(part.url):
-        kind = ExternalReferenceType.VCS if part.commit else ExternalReferenceType.DISTRIBUTION
-        comment = f"commit {part.commit}" if part.commit else None
-        found.append(ExternalReference(type=kind, url=XsUri(part.url), comment=comment))
+def _references(part: Part) -> List[Dict[str, Any]]:
+    found: List[Dict[str, Any]] = []
+    if _public(part.url) and part.commit:
+        found.append({"type": "vcs", "url": part.url, "comment": f"commit {part.commit}"})
+    elif _public(part.url):
+        found.append({"type": "distribution", "url": part.url})
     if part.bom:
-        path = pathlib.Path(part.bom)
-        digest = HashType(alg=HashAlgorithm.SHA_256, content=index.digest(path))
-        reference = XsUri(path.as_uri())
-        found.append(
-            ExternalReference(
-                type=ExternalReferenceType.BOM, url=reference, comment="by Spack", hashes=[digest]
-            )
-        )
+        own = pathlib.Path(part.bom)
+        hashes = _hashes(index.digest(own))
+        found.append({"type": "bom", "url": own.as_uri(), "comment": "by Spack", "hashes": hashes})
     return found
 
 
-def _patch(path: pathlib.Path) -> Patch:
+def _patch(path: pathlib.Path) -> Dict[str, Any]:
     """One of our patches, with the vulnerability that it closes: its name says which."""
     match = _CVE.match(path.name)
     issues = []
     if match:
         name = match[0].upper()
-        source = IssueTypeSource(name="NVD", url=XsUri(f"{_NVD}{name}"))
-        issues = [IssueType(type=IssueClassification.SECURITY, id=name, source=source)]
-    diff = Diff(url=XsUri(paths.shorten(path)))
-    return Patch(type=PatchClassification.UNOFFICIAL, diff=diff, resolves=issues)
+        source = {"name": "NVD", "url": f"{_NVD}{name}"}
+        issues = [{"type": "security", "id": name, "source": source}]
+    return {"type": "unofficial", "diff": {"url": paths.shorten(path)}, "resolves": issues}

@@ -1,4 +1,4 @@
-"""Build an environment with pip, where no Spack can be had.
+"""Build an environment with pip, where there is no Spack.
 
 The same environment file, recipe, build flags and patches as with Spack, into a virtual
 environment, as people without Spack do it.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import shutil
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from packaging.version import Version
 
@@ -19,32 +19,28 @@ from hvd.core.errors import HvdError
 from hvd.core.run import Run, Task
 from hvd.fetch import source
 from hvd.host import accelerators, externals, framework, local, machine, mpi
-from hvd.model import built, specs
-from hvd.model import recipe as recipe_module
+from hvd.host.accelerators import Library
+from hvd.host.mpi import Mpi
+from hvd.model import built, recipe, specs
 from hvd.model.built import Built, Change, Part
-from hvd.model.check_build import Expectation
 from hvd.model.dag import DagNode
 from hvd.model.environment import HOROVOD, Environment
+from hvd.model.recipe import Recipe
 from hvd.model.specs import Spec
 
 _BUILD_TIMEOUT = 3600
+#: Programs that a build needs, with the packages that have them.
+_TOOLS = {"c++": "g++", "make": "make", "cmake": "cmake"}
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class PipEngine:
-    """The stages of one environment, done by pip.
-
-    Args:
-        environment: what to build.
-        python: interpreter whose frameworks are taken; empty for the pinned ones.
-        jobs: parallel compile jobs.
-        fresh: build anew.
-    """
+    """What fixes version and variants of one environment's Horovod, for pip."""
 
     environment: Environment
-    python: str = ""
+    python: str = ""  # interpreter whose frameworks are taken; empty for the pinned ones
     jobs: int = 1
-    fresh: bool = False
+    fresh: bool = False  # build anew
     name = "pip"
 
     @property
@@ -55,154 +51,214 @@ class PipEngine:
     def venv(self) -> pathlib.Path:
         return self.directory / "venv"
 
-    def setup(self, run: Run) -> None:
-        """Have the frameworks, MPI, and the tools of the build."""
+    def setup(self, run: Run) -> Mapping[str, Any]:
+        """Find frameworks, MPI, and the tools of the build.
+
+        Returns:
+            What the interpreter has; see :func:`hvd.host.externals.ask`.
+
+        Raises:
+            HvdError: something is missing, or the environment is that of another machine.
+        """
         if self.environment.site:
             raise HvdError(
                 f"{self.environment.name} describes another machine than this one",
                 "build it with --engine spack",
             )
-        self.found = local.prepare(run, self.environment, self.python)
-        self.mpi = externals.find_mpi(self.found)
+        found = local.prepare(run, self.environment, self.python)
         with run.step("compiler and build tools") as task:
-            task.say(self._require_tools())
+            first = framework.in_front(found["python"]["executable"], externals.find_mpi(found))
+            for program, package in _TOOLS.items():
+                if not shutil.which(program, path=mpi.search_path(first)):
+                    raise HvdError(
+                        f"{program} is not on PATH", f"install it: the package {package}"
+                    )
+            task.say(f"{machine.compiler_name()} {machine.compiler_version()}")
+        return found
 
-    def concretize(self, run: Run) -> None:
-        """Fix version and variants, and refuse what the recipe refuses."""
+    def concretize(self, run: Run, found: Mapping[str, Any]) -> PipSolution:
+        """Fix version and variants; ``found`` is what :meth:`setup` returned.
+
+        Raises:
+            HvdError: the recipe refuses them, or the interpreter lacks what Horovod needs.
+        """
         with run.step("py-horovod's recipe") as task:
-            self.recipe = recipe_module.load(HOROVOD)
-            self.spec = self._concrete()
-            self.recipe.check(self.spec)
-            self._require_dependencies()
-            if not self._on("mpi"):
-                self.mpi = None  # it is not used
-            task.say(str(dataclasses.replace(self.spec, dependencies={})))
+            horovod = recipe.load(HOROVOD)
+            library = externals.find_mpi(found)
+            spec, taken = self._concrete(horovod, found, library)
+            horovod.check(spec)
+            _require_dependencies(horovod, spec, found)
+            task.say(str(dataclasses.replace(spec, dependencies={})))
+        used = library if spec.variants.get("mpi") is True else None
+        return PipSolution(self, horovod, found, spec, used, taken)
+
+    def _concrete(
+        self, horovod: Recipe, found: Mapping[str, Any], library: Optional[Mpi]
+    ) -> Tuple[Spec, Mapping[str, Library]]:
+        """The environment's Horovod with defaults filled in, and the accelerators it is for."""
+        root = self.environment.root
+        known = horovod.versions()
+        fitting = [v for v in known if not root.versions or specs.version_in(v, root.versions)]
+        if not fitting:
+            raise HvdError(
+                f"the recipe has no {root.name}@{root.versions}", f"it has {', '.join(known)}"
+            )
+        have = externals.specs(externals.packages(found, library))
+        compiler = machine.compiler_name()
+        have[compiler] = Spec(compiler, machine.compiler_version())
+        variants = horovod.complete(dataclasses.replace(root, versions=fitting[0])).variants
+        variants.setdefault("target", frozenset({machine.processor()}))
+        taken = _find_accelerators(variants, found)
+        have.update({n: Spec(n, each.version) for n, each in taken.items() if each.version})
+        for name, asked in root.dependencies.items():
+            if name not in have or not have[name].satisfies(asked):
+                raise HvdError(
+                    f"{root.name} asks for {asked}, and this machine has {have.get(name, 'none')}",
+                    "build it with --engine spack",
+                )
+        concrete = Spec(root.name, fitting[0], variants, {compiler: have[compiler]})
+        return horovod.using(concrete, have, library.package if library else ""), taken
+
+    def commits(self) -> Dict[str, str]:
+        """The commits of what builds, by name: pip has none."""
+        return {}
+
+    @staticmethod
+    def digest(environment: Environment) -> str:
+        """A digest of what a build is made from; of nothing while it is not whole."""
+        return stamp.of(PipEngine(environment).directory / "stamp")
+
+
+@dataclasses.dataclass(frozen=True)
+class PipSolution:
+    """A Horovod whose version and variants are fixed, and what builds it."""
+
+    engine: PipEngine
+    recipe: Recipe
+    found: Mapping[str, Any]  # what the interpreter has
+    spec: Spec  # with what it is built with
+    mpi: Optional[Mpi]  # None for a Horovod without
+    accelerators: Mapping[str, Library]  # what the variants ask for besides MPI and Gloo
+
+    @property
+    def environment(self) -> Environment:
+        return self.engine.environment
 
     def build(self, run: Run) -> None:
-        """Fetch, patch, compile and install Horovod."""
+        """Fetch, patch, compile and install Horovod, unless it was built from the same."""
         patches = self.recipe.patches(self.spec)
-        flags = self._flags()
-        digest = stamp.of(self._sha256, *patches, flags, self.found, machine.compiler_version())
-        done = self.directory / "stamp"
-        if not self.fresh and stamp.matches(done, digest):
+        digest = stamp.of(
+            self._sha256, *patches, self.flags, self.found, machine.compiler_version()
+        )
+        done = self.engine.directory / "stamp"
+        if not self.engine.fresh and stamp.matches(done, digest):
             with run.step("pip install horovod") as task:
                 task.cached()
             return
-        stamp.clear(self.directory)
+        stamp.clear(self.engine.directory)
         with run.step("sources and patches") as task:
-            tree, _ = self.prepare(task.log)
+            tree = self.prepare(task.log)
             task.say(", ".join(patch.name for patch in patches))
         with run.step("pip install horovod") as task:
-            self.pip_install(tree, flags, task.log)
+            self.pip_install(tree, task.log)
         stamp.clear(tree)
         stamp.put(done, digest)
 
-    def prepare(self, log: pathlib.Path) -> Tuple[pathlib.Path, Mapping[str, str]]:
-        """Have the patched source tree and an empty virtual environment.
-
-        Returns:
-            The tree, and the variables to build it with.
-        """
+    def prepare(self, log: pathlib.Path) -> pathlib.Path:
+        """Make an empty virtual environment, and return the patched source tree."""
         sdist = source.sdist(self.recipe, self.spec.versions)
-        tree = source.unpack(sdist, self.directory / "source")
+        tree = source.unpack(sdist, self.engine.directory / "source")
         source.patch(tree, self.recipe.patches(self.spec), log)
         self._make_venv(log)
-        return tree, self._flags()
+        return tree
 
     @property
     def _sha256(self) -> str:
         return self.recipe.versions()[self.spec.versions]
 
-    def _flags(self) -> Mapping[str, str]:
+    @property
+    def flags(self) -> Mapping[str, str]:
         """The variables that the recipe sets for the build."""
         prefixes = {"cmake": self._cmake}
         if self.mpi:
             prefixes["mpi"] = str(self.mpi.prefix)
-        if "mxnet" in self.spec.variants["frameworks"]:
+        if "mxnet" in self._values("frameworks"):
             prefixes["mxnet"] = str(pathlib.Path(self.found["python"]["platlib"], "mxnet"))
-        prefixes.update({name: str(lib.prefix) for name, lib in self._accelerators.items()})
+        prefixes.update({name: str(lib.prefix) for name, lib in self.accelerators.items()})
         flags = machine.architecture_flags("".join(self._values("target")))
-        return self.recipe.build_environment(self.spec, prefixes, flags, self.jobs)
+        return self.recipe.build_environment(self.spec, prefixes, flags, self.engine.jobs)
 
-    def _on(self, *names: str) -> List[str]:
-        """Those of the variants ``names`` that are on."""
-        return [name for name in names if self.spec.variants.get(name) is True]
-
-    def _values(self, name: str) -> Tuple[str, ...]:
-        """The values of the variant ``name`` but "none"."""
-        return tuple(sorted(self.spec.variants.get(name, frozenset()) - {"none"}))
-
-    def pip_install(self, tree: pathlib.Path, flags: Mapping[str, str], log: pathlib.Path) -> None:
+    def pip_install(self, tree: pathlib.Path, log: pathlib.Path) -> None:
         """``pip install`` the source ``tree`` into the virtual environment."""
+        environment = process.clean_environment(self._path)
+        environment.update(self.mpi.variables if self.mpi else {})
+        for name in self.recipe.module.LEAKS:
+            environment.pop(name, None)
         process.run(
-            [self.venv / "bin" / "python", "-m", "pip", "install", "--verbose"]
+            [self.engine.venv / "bin" / "python", "-m", "pip", "install", "--verbose"]
             + ["--no-build-isolation", "--no-deps", "--no-index", "--no-cache-dir", tree],
             log=log,
-            env=self._build_environment(flags),
+            env={**environment, **self.flags},
             timeout=_BUILD_TIMEOUT,
         )
 
-    def activation(self, task: Task) -> Dict[str, str]:
-        """The variables that make the built environment the active one."""
-        return {"PATH": self._path(), **self._variables()}
+    def _make_venv(self, log: pathlib.Path) -> None:
+        """Make a virtual environment of the frameworks' Python that sees the frameworks."""
+        # without a pip and setuptools of its own: the frameworks' are the pinned ones
+        command = [self._python, "-m", "venv", "--without-pip", self.engine.venv]
+        process.run(command, log=log)
+        frameworks = self.found["python"]["platlib"]
+        (own,) = self.engine.venv.glob("lib/python3*/site-packages")
+        # with the .pth files of the frameworks' place, one of which is setuptools' distutils
+        line = f"import site; site.addsitedir({frameworks!r})\n"
+        (own / "hvd-frameworks.pth").write_text(line)
 
-    def _variables(self) -> Dict[str, str]:
-        variables = self.mpi.variables if self.mpi else {}
-        return {"VIRTUAL_ENV": str(self.venv), "PYTHONNOUSERSITE": "1", **variables}
-
-    def built(self, task: Task) -> Built:
-        """What was built, for the commands that come after."""
-        have = externals.by_package(self.found["distributions"])
-        packages = {name: externals.PACKAGES.get(name, f"py-{name}") for name in self._frameworks}
-        expectation = self.expectation()
-        changes = [Change("prepend", "PATH", str(path)) for path in reversed(self._first())]
-        changes += [Change("set", name, value) for name, value in self._variables().items()]
-        library = self.mpi if "mpi" in expectation.controllers else None
-        return Built(
+    def record(self, task: Task) -> Tuple[Built, List[parts.Part]]:
+        """The record of the build; Horovod and every distribution of its interpreter."""
+        frameworks = self._values("frameworks")
+        packages = {name: externals.PACKAGES.get(name, f"py-{name}") for name in frameworks}
+        have = self._distributions
+        controllers = self._on("gloo", "mpi")
+        variables = {"VIRTUAL_ENV": str(self.engine.venv), "PYTHONNOUSERSITE": "1"}
+        variables.update(self.mpi.variables if self.mpi else {})
+        changes = [Change("prepend", "PATH", str(path)) for path in reversed(self._first)]
+        changes += [Change("set", name, value) for name, value in variables.items()]
+        done = Built(
             environment=self.environment.name,
-            engine=self.name,
-            version=expectation.version,
+            engine=self.engine.name,
+            version=self.spec.versions,
             frameworks={n: have.get(p, {}).get("version", "") for n, p in packages.items()},
-            controllers=tuple(sorted(expectation.controllers)),
-            operations=tuple(sorted(expectation.operations)),
+            controllers=tuple(controllers),
+            operations=tuple(sorted([*controllers, *self._on("ccl", "ddl", "nccl")])),
             nccl_link="".join(self._values("nccl_link")),
             gpu="".join(self._on("cuda")),
             architectures=self._values("cuda_arch"),
             gpu_mpi="mpi" in self._values("gpu_ops"),
             python=self.found["python"]["version"],
             compiler=Part(machine.compiler_name(), machine.compiler_version()),
-            mpi=Part(library.package, library.version) if library else Part(),
+            mpi=Part(self.mpi.package, self.mpi.version) if self.mpi else Part(),
             changes=tuple(changes),
-            variables=self.activation(task),
+            variables={"PATH": self._path, **variables},
             modules=(),
-            inputs=built.inputs(self.environment, self.name),
-            digest=self.digest(self.environment),
+            inputs=built.inputs(self.environment, self.engine.name),
+            digest=self.engine.digest(self.environment),
         )
-
-    @property
-    def _frameworks(self) -> List[str]:
-        return list(self._values("frameworks"))
-
-    @staticmethod
-    def digest(environment: Environment) -> str:
-        """Of what it was made from; of nothing while it is not whole."""
-        return stamp.of(PipEngine(environment).directory / "stamp")
-
-    def expectation(self) -> Expectation:
-        """What was asked for."""
-        return Expectation.of(
-            self.spec.versions,
-            self._frameworks,
-            self._on("mpi", "gloo"),
-            self._on("nccl", "ddl", "ccl"),
+        root = parts.Part(
+            name=self.spec.name,
+            version=self.spec.versions,
+            key=self.spec.name,
+            distribution="horovod",
+            sha256=self._sha256,
+            prefix=str(self.engine.venv),
+            patches=tuple(self.recipe.patches(self.spec)),
         )
+        return done, parts.of_distributions(root, self.found)
 
     def versions(self) -> Dict[str, str]:
-        """The versions that matter, by the name that people use."""
-        have = externals.by_package(self.found["distributions"])
+        """The versions that the report names."""
+        have = self._distributions
         found = {"Horovod": self.spec.versions, "Python": self.found["python"]["version"]}
-        names = externals.FRAMEWORKS
-        found.update({names[n]: have[n]["version"] for n in names if n in have})
+        found.update({t: have[n]["version"] for n, t in externals.FRAMEWORKS.items() if n in have})
         if self.mpi:
             found[self.mpi.package] = self.mpi.version
         found["cmake"] = framework.cmake_version(self._cmake)
@@ -215,12 +271,12 @@ class PipEngine:
             self.spec.name,
             self.spec.versions,
             str(Spec(variants=self.spec.variants)),
-            prefix=str(self.venv),
+            prefix=str(self.engine.venv),
             depends_on=list(self.spec.dependencies),
         )
         prefixes = {
             name: entry["externals"][0]["prefix"]
-            for name, entry in self._externals().items()
+            for name, entry in externals.packages(self.found, self.mpi).items()
             if "externals" in entry
         }
         return [root] + [
@@ -228,138 +284,79 @@ class PipEngine:
             for name, spec in self.spec.dependencies.items()
         ]
 
-    def parts(self, task: Task) -> List[parts.Part]:
-        """Horovod, and every distribution of the interpreter that it was built for."""
-        root = parts.Part(
-            name=self.spec.name,
-            version=self.spec.versions,
-            key=self.spec.name,
-            distribution="horovod",
-            sha256=self._sha256,
-            prefix=str(self.venv),
-            patches=tuple(self.recipe.patches(self.spec)),
-        )
-        return parts.of_distributions(root, self.found)
+    def _on(self, *names: str) -> List[str]:
+        """Those of the variants ``names`` that are on."""
+        return [name for name in names if self.spec.variants.get(name) is True]
 
-    def commits(self) -> Dict[str, str]:
-        """The commits of what built it, by name: pip has none."""
-        return {}
-
-    def _externals(self) -> Dict[str, Any]:
-        return externals.packages(self.found, self.mpi)
-
-    def _require_tools(self) -> str:
-        path = mpi.search_path(framework.in_front(self._framework_python, self.mpi))
-        for program, package in (("c++", "g++"), ("make", "make"), ("cmake", "cmake")):
-            if not shutil.which(program, path=path):
-                raise HvdError(f"{program} is not on PATH", f"install it: the package {package}")
-        return f"{machine.compiler_name()} {machine.compiler_version()}"
+    def _values(self, name: str) -> Tuple[str, ...]:
+        """The values of the variant ``name`` but "none"."""
+        return tuple(sorted(self.spec.variants.get(name, frozenset()) - {"none"}))
 
     @property
-    def _framework_python(self) -> str:
+    def _distributions(self) -> Dict[str, Any]:
+        return externals.by_package(self.found["distributions"])
+
+    @property
+    def _python(self) -> str:
         return self.found["python"]["executable"]
 
     @property
     def _cmake(self) -> str:
-        return shutil.which("cmake", path=self._path()) or "cmake"
+        return shutil.which("cmake", path=self._path) or "cmake"
 
+    @property
     def _path(self) -> str:
-        return mpi.search_path(self._first())
+        return mpi.search_path(self._first)
 
+    @property
     def _first(self) -> List[pathlib.Path]:
         """The directories that come first on PATH."""
-        return [self.venv / "bin", *framework.in_front(self._framework_python, self.mpi)]
+        return [self.engine.venv / "bin", *framework.in_front(self._python, self.mpi)]
 
-    def _concrete(self) -> Spec:
-        """The environment's Horovod with defaults filled in and what it will be built with."""
-        root = self.environment.root
-        for version in self.recipe.versions():
-            if not root.versions or specs.version_in(version, root.versions):
-                break
-        else:
-            raise HvdError(
-                f"the recipe has no {root.name}@{root.versions}",
-                f"it has {', '.join(self.recipe.versions())}",
-            )
-        have = externals.specs(self._externals())
-        compiler = machine.compiler_name()
-        have[compiler] = Spec(compiler, machine.compiler_version())
-        variants = self.recipe.complete(dataclasses.replace(root, versions=version)).variants
-        variants.setdefault("target", frozenset({machine.processor()}))
-        self._accelerators = self._find_accelerators(variants)
-        for name, library in self._accelerators.items():
-            if library.version:
-                have[name] = Spec(name, library.version)
-        for name, asked in root.dependencies.items():
-            if name not in have or not have[name].satisfies(asked):
-                raise HvdError(
-                    f"{root.name} asks for {asked}, and this machine has {have.get(name, 'none')}",
-                    "build it with --engine spack",
-                )
-        concrete = Spec(root.name, version, variants, {compiler: have[compiler]})
-        return self.recipe.using(concrete, have, self.mpi.package if self.mpi else "")
 
-    def _require_dependencies(self) -> None:
-        """Refuse an interpreter without what Horovod needs: pip is not let install it."""
-        have = externals.by_package(self.found["distributions"])
-        wanted = [
-            specs.parse(directive.arguments[0]).name
-            for directive in self.recipe.named("depends_on")
-            if directive.applies(self.spec)
-        ]
-        missing = [
-            name.replace("py-", "", 1)
-            for name in dict.fromkeys(wanted)
-            if name.startswith(("py-", "mxnet")) and name not in have
-        ]
-        setuptools = have.get("py-setuptools", {}).get("version", "")
-        # https://setuptools.pypa.io/en/stable/history.html#v70-1-0: it makes wheels by itself
-        if setuptools and Version(setuptools) < Version("70.1") and "py-wheel" not in have:
-            missing.append("wheel")
-        if missing:
-            raise HvdError(
-                f"{self._framework_python} has no {', '.join(missing)}",
-                f"{self._framework_python} -m pip install {' '.join(missing)}",
-            )
+def _require_dependencies(horovod: Recipe, spec: Spec, found: Mapping[str, Any]) -> None:
+    """Refuse an interpreter without what Horovod needs: pip is not let install it."""
+    have = externals.by_package(found["distributions"])
+    wanted = [
+        specs.parse(directive.arguments[0]).name
+        for directive in horovod.named("depends_on")
+        if directive.applies(spec)
+    ]
+    missing = [
+        name.replace("py-", "", 1)
+        for name in dict.fromkeys(wanted)
+        if name.startswith(("py-", "mxnet")) and name not in have
+    ]
+    setuptools = have.get("py-setuptools", {}).get("version", "")
+    # https://setuptools.pypa.io/en/stable/history.html#v70-1-0: it makes wheels by itself
+    if setuptools and Version(setuptools) < Version("70.1") and "py-wheel" not in have:
+        missing.append("wheel")
+    if missing:
+        python = found["python"]["executable"]
+        raise HvdError(
+            f"{python} has no {', '.join(missing)}",
+            f"{python} -m pip install {' '.join(missing)}",
+        )
 
-    def _find_accelerators(self, variants: Mapping[str, Any]) -> Dict[str, accelerators.Library]:
-        """What the variants ask for besides a CPU, MPI and Gloo."""
-        chosen = {name for name, value in variants.items() if value is True}
-        unknown = sorted(chosen & {"rocm", "ddl"})
-        if unknown:
-            raise HvdError(
-                f"+{unknown[0]}: the pip engine builds for CPUs and for CUDA",
-                "build it with --engine spack",
-            )
-        found = {}
-        if "cuda" in chosen:
-            found["cuda"] = accelerators.cuda()
-        if "nccl" in chosen:
-            site_packages = pathlib.Path(self.found["python"]["platlib"])
-            found["nccl"] = accelerators.nccl(site_packages, paths.STATE / "nccl")
-        if "ccl" in chosen:
-            prefix = pathlib.Path(self.found["python"]["prefix"])
-            found["intel-oneapi-ccl"] = accelerators.ccl(prefix, paths.STATE / "ccl")
-        return found
 
-    def _make_venv(self, log: pathlib.Path) -> None:
-        """A virtual environment of the frameworks' Python that sees the frameworks."""
-        # without a pip and setuptools of its own: the frameworks' are the pinned ones
-        command = [self._framework_python, "-m", "venv", "--without-pip", self.venv]
-        process.run(command, log=log)
-        ask = "import sysconfig; print(sysconfig.get_paths()['platlib'])"
-        for python in (self._framework_python, self.venv / "bin" / "python"):
-            done = process.run([python, "-c", ask], log=log)
-            directory = pathlib.Path(done.output.splitlines()[-1])
-            if python == self._framework_python:
-                frameworks = directory
-        # with the .pth files of the frameworks' place, one of which is setuptools' distutils
-        line = f"import site; site.addsitedir({str(frameworks)!r})\n"
-        (directory / "hvd-frameworks.pth").write_text(line)
-
-    def _build_environment(self, flags: Mapping[str, str]) -> Dict[str, str]:
-        environment = process.clean_environment(self._path())
-        environment.update(self.mpi.variables if self.mpi else {})
-        for name in self.recipe.module.LEAKS:
-            environment.pop(name, None)
-        return {**environment, **flags}
+def _find_accelerators(
+    variants: Mapping[str, Any], found: Mapping[str, Any]
+) -> Dict[str, Library]:
+    """The libraries that ``variants`` ask for besides MPI and Gloo, by package."""
+    chosen = {name for name, value in variants.items() if value is True}
+    unknown = sorted(chosen & {"rocm", "ddl"})
+    if unknown:
+        raise HvdError(
+            f"+{unknown[0]}: the pip engine builds for CPUs and for CUDA",
+            "build it with --engine spack",
+        )
+    taken = {}
+    if "cuda" in chosen:
+        taken["cuda"] = accelerators.cuda()
+    python = found["python"]
+    if "nccl" in chosen:
+        taken["nccl"] = accelerators.nccl(pathlib.Path(python["platlib"]), paths.STATE / "nccl")
+    if "ccl" in chosen:
+        prefix = pathlib.Path(python["prefix"])
+        taken["intel-oneapi-ccl"] = accelerators.ccl(prefix, paths.STATE / "ccl")
+    return taken

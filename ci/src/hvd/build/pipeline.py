@@ -5,24 +5,25 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import shutil
-from typing import Any, Dict, List, Optional, Union
+from typing import Any, Dict, List, Mapping, Optional, Union
 
-from hvd.build import parts
-from hvd.build.engine_pip import PipEngine
-from hvd.build.engine_spack import SpackEngine
+from hvd.build import engine_spack, parts
+from hvd.build.engine_pip import PipEngine, PipSolution
+from hvd.build.engine_spack import SpackEngine, SpackSolution
 from hvd.cache.cache import Cache
 from hvd.core import console, lock, paths, process, stamp
 from hvd.core.errors import HvdError
 from hvd.core.run import Run, StageFailed
 from hvd.host import machine
 from hvd.model import built, recipe
+from hvd.model.built import Built
 from hvd.model.environment import HOROVOD, Environment
 from hvd.report import RunReport, write_report
 from hvd.smoke.run import Target, smoke_plan
 from hvd.solve.spack import Sources
 
 Engine = Union[SpackEngine, PipEngine]
-STAGES = ("setup", "concretize", "build", "smoke")
+Solution = Union[SpackSolution, PipSolution]
 #: Seconds that one launch of the smoke test may take.
 SMOKE_TIMEOUT = 180.0
 
@@ -41,38 +42,36 @@ class Options:
     cache: Optional[Cache] = None
 
 
-def run(environment: Environment, options: Options, last: str = "report") -> Run:
+@dataclasses.dataclass
+class Outcome:
+    """The results of the stages, as far as they got."""
+
+    run: Run
+    engine: Optional[Engine] = None
+    solution: Optional[Solution] = None
+    built: Optional[Built] = None
+    checks: List[Dict[str, Any]] = dataclasses.field(default_factory=list)  # of the smoke test
+
+
+def run(environment: Environment, options: Options, last: str = "report") -> Outcome:
     """Run the stages up to and including ``last``.
 
     Returns:
-        The run, all its stages passed.
+        The results; all stages have passed.
 
     Raises:
         StageFailed: one did not; its error was shown, and the report written.
     """
     process.adopt_orphans()
     with lock.exclusive(paths.STATE / "lock"):
-        run = Run(environment.name, options.engine, options.verbose)
-        engine: Optional[Engine] = None
-        checks: List[Dict[str, Any]] = []
         _refuse(environment)
+        outcome = Outcome(Run(environment.name, options.engine, options.verbose))
         try:
-            with run.stage("setup"):
-                engine = _choose(run, environment, options)
-                run.engine = engine.name
-                engine.setup(run)
-            for name in STAGES[1 : _position(last) + 1]:
-                with run.stage(name):
-                    if name == "smoke":
-                        _smoke(run, engine, options, checks)
-                    else:
-                        getattr(engine, name)(run)
-                    if name == "build":
-                        _save_activation(run, engine)
+            _stages(outcome, environment, options, last)
         finally:
-            if _position(last) >= _position("smoke"):
-                _report(run, environment, engine, checks)
-    return run
+            if last in ("smoke", "report"):
+                _report(outcome, environment)
+    return outcome
 
 
 def _refuse(environment: Environment) -> None:
@@ -90,64 +89,85 @@ def _refuse(environment: Environment) -> None:
         raise StageFailed("concretize", error) from error
 
 
+def _stages(outcome: Outcome, environment: Environment, options: Options, last: str) -> None:
+    """Run the stages but the report, and keep their results in ``outcome``."""
+    run = outcome.run
+    with run.stage("setup"):
+        engine = outcome.engine = _choose(run, environment, options)
+        run.engine = engine.name
+        found = engine.setup(run)
+    if last == "setup":
+        return
+    with run.stage("concretize"):
+        solution = outcome.solution = engine.concretize(run, found)
+    if last == "concretize":
+        return
+    with run.stage("build"):
+        solution.build(run)
+        outcome.built = _record(run, solution)
+    if last == "build":
+        return
+    with run.stage("smoke"):
+        _smoke(outcome, found, options.ranks)
+
+
 def _choose(run: Run, environment: Environment, options: Options) -> Engine:
-    """The engine that is asked for; with ``auto``, Spack where one can be had."""
+    """The engine that is asked for; with ``auto``, Spack where there is one."""
     common = {"python": options.python, "jobs": options.jobs, "fresh": options.fresh}
     if options.engine == "pip":
         return PipEngine(environment, **common)
-    engine = SpackEngine(environment, options.sources, cache=options.cache, **common)
     with run.step("Spack and its packages") as task:
         try:
-            engine.locate(task)
+            spack = engine_spack.locate(options.sources, task)
+            return SpackEngine(environment, spack, cache=options.cache, **common)
         except HvdError as error:
             if options.engine == "spack" or environment.site:
                 raise
-            task.skipped("none to be had, so pip builds (--spack names one)")
+            task.skipped("there is none, so pip builds (--spack names one)")
             console.note(error.message)
             return PipEngine(environment, **common)
-    return engine
 
 
-def _save_activation(run: Run, engine: Engine) -> None:
+def _record(run: Run, solution: Solution) -> Built:
     """Keep what was built, what activates it and what is in it, for what comes after."""
     with run.step("activation") as task:
-        done = engine.built(task)
+        done, found = solution.record(task)
         task.say(paths.shorten(built.save(done)))
     with run.step("bill of materials") as task:
         # its library takes a while to import, which the other commands need not spend
         from hvd.build import bom
 
-        commits = parts.commits(engine.commits())
-        found = engine.parts(task)
-        path = bom.write(done.environment, engine.name, done.version, found, commits)
+        commits = parts.commits(solution.engine.commits())
+        path = bom.write(done.environment, done.engine, done.version, found, commits)
         task.say(paths.shorten(path))
+    return done
 
 
-def _target(subject: built.Built) -> Target:
-    """The Horovod of a built environment, and the environment to run it in."""
-    variables = subject.run_environment()
-    python = shutil.which("python", path=variables["PATH"])
-    return Target(pathlib.Path(python or "python"), variables)
+def _smoke(outcome: Outcome, found: Mapping[str, Any], ranks: int) -> None:
+    """Run the smoke test on what was built; ``found`` is what setup returned.
 
-
-def _smoke(run: Run, engine: Engine, options: Options, checks: List[Dict[str, Any]]) -> None:
+    Raises:
+        HvdError: a check failed; all were run.
+    """
+    run, subject = outcome.run, outcome.built
     out = run.logs / "smoke" / "ranks"
     stamp.clear(out)
-    subject = built.find(engine.environment.name, engine.name)
+    variables = subject.run_environment()
+    python = shutil.which("python", path=variables["PATH"])
     failures: List[str] = []
     plan = smoke_plan(
-        _target(subject),
-        engine.expectation(),
+        Target(pathlib.Path(python or "python"), variables),
+        subject.expectation,
         out,
-        ranks=options.ranks,
+        ranks=ranks,
         timeout=SMOKE_TIMEOUT,
-        mpi4py="mpi4py" in engine.found["distributions"],
+        mpi4py="mpi4py" in found["distributions"],
         gpu=subject.case if subject.gpu else "",
     )
     for name, perform in plan:
         with run.step(name) as task:
             check = perform()
-            checks.append(check.to_dict())
+            outcome.checks.append(check.to_dict())
             if check.failures:
                 task.failed(check.failures[0])
             failures += [f"{name}: {failure}" for failure in check.failures]
@@ -155,41 +175,22 @@ def _smoke(run: Run, engine: Engine, options: Options, checks: List[Dict[str, An
         raise HvdError("\n  ".join(failures), "the report names the log of each check")
 
 
-def _report(
-    run: Run, environment: Environment, engine: Optional[Engine], checks: List[Dict[str, Any]]
-) -> None:
+def _report(outcome: Outcome, environment: Environment) -> None:
+    run, solution, done = outcome.run, outcome.solution, outcome.built
     with run.stage("report"), run.step("report") as task:
-        solved = _passed(run, "concretize")
         report = RunReport(
             environment=run.environment,
             engine=run.engine,
             started=run.started,
             specs=environment.specs,
-            versions=engine.versions() if engine and solved else {},
+            versions=solution.versions() if solution else {},
             host=machine.describe(),
-            dag=engine.dag() if engine and solved else [],
-            commits=parts.commits(engine.commits()) if engine and solved else {},
-            bom=_bom(engine) if engine and _passed(run, "build") else "",
+            dag=solution.dag() if solution else [],
+            commits=parts.commits(solution.engine.commits()) if solution else {},
+            bom=str(parts.file(done.environment, done.engine)) if done else "",
             stages=[stage for stage in run.stages if stage.name != "report"],
-            checks=checks,
+            checks=outcome.checks,
         )
-        written = write_report(report, directory(run))
+        directory = paths.STATE / "reports" / paths.key(run.environment, run.engine)
+        written = write_report(report, directory)
         task.say(paths.shorten(next(path for path in written if path.suffix == ".md")))
-
-
-def _passed(run: Run, stage: str) -> bool:
-    return any(each.name == stage and each.status != "failed" for each in run.stages)
-
-
-def _bom(engine: Engine) -> str:
-    """The bill of materials of what was built."""
-    return str(parts.file(engine.environment.name, engine.name))
-
-
-def directory(run: Run) -> pathlib.Path:
-    """Where the report of ``run`` goes."""
-    return paths.STATE / "reports" / paths.key(run.environment, run.engine)
-
-
-def _position(stage: str) -> int:
-    return [*STAGES, "report"].index(stage)

@@ -1,12 +1,13 @@
-"""Concretize every environment, as many at a time as there are cores."""
+"""Concretize several environments, as many at a time as there are cores."""
 
 from __future__ import annotations
 
 import concurrent.futures
 import multiprocessing
-from typing import List, Optional, Tuple
+from typing import Any, List, Mapping, Optional, Tuple
 
-from hvd.build.engine_spack import SpackEngine
+from hvd.build import engine_spack
+from hvd.build.engine_spack import SpackEngine, SpackSolution
 from hvd.build.pipeline import Options
 from hvd.core import console, lock, paths
 from hvd.core.errors import HvdError
@@ -14,60 +15,76 @@ from hvd.core.run import Run, StageFailed
 from hvd.core.steps import Step
 from hvd.host import machine
 from hvd.model import environment
+from hvd.model.environment import Environment
 from hvd.report import RunReport, write_report
-from hvd.solve import dag_table
+from hvd.solve import kept
 from hvd.solve.spack import Spack
 
 #: What stands in for the name of one environment.
 NAME = "all"
+#: An engine, and what its setup found.
+_Task = Tuple[SpackEngine, Mapping[str, Any]]
+#: The step to show, and the solution or the error.
+_Result = Tuple[Step, Optional[SpackSolution], Optional[HvdError]]
 
 
-def run(names: List[str], options: Options) -> List[SpackEngine]:
+def run(names: List[str], options: Options) -> List[SpackSolution]:
     """Concretize the environments ``names`` and write a report with the time of each.
 
     Returns:
-        An engine for each, in the order of ``names``.
+        A solution for each, in the order of ``names``.
 
     Raises:
-        StageFailed: Spack could not be had, or at least one environment has no solution; all
-            were tried.
+        StageFailed: there is no Spack, or at least one environment has no solution; all were
+            tried.
     """
+    subjects = [environment.load(name) for name in names]
     current = Run(NAME, "spack", options.verbose)
-    engines = [_engine(name, options) for name in names]
     with lock.exclusive(paths.STATE / "lock"):
         with current.stage("setup"):
             with current.step("Spack and its packages") as task:
-                engines[0].locate(task)
-            for engine in engines:
-                engine.spack = engines[0].spack
-            # those that take something from this machine find it; the others need a Spack alone
-            for engine in [e for e in engines if not e.environment.site] or engines[:1]:
-                engine.setup(current)
+                spack = engine_spack.locate(options.sources, task)
+            tasks = set_up(subjects, spack, options, current)
         try:
             with current.stage("concretize") as stage:
-                stage.steps += _solve(engines)
+                results = _solve(tasks)
+                stage.steps += sorted((step for step, _, _ in results), key=lambda s: s.name)
                 failed = [step.name for step in stage.steps if step.status == "failed"]
                 if failed:
                     raise HvdError(
                         f"{len(failed)} of {len(stage.steps)} environments have no right "
                         f"solution: {', '.join(failed)}",
-                        "what is wrong with each stands above",
+                        "their errors stand above",
                     )
         finally:
-            _report(current, engines[0].spack)
-    return engines
+            _report(current, spack)
+    return [solution for _, solution, _ in results if solution]
+
+
+def set_up(
+    subjects: List[Environment], spack: Spack, options: Options, current: Run
+) -> List[_Task]:
+    """An engine for each environment, set up, and what it found.
+
+    Environments of sites take nothing from this machine, so that one setup does for all.
+    """
+    common = {"python": options.python, "jobs": options.jobs, "fresh": options.fresh}
+    engines = [SpackEngine(subject, spack, **common) for subject in subjects]
+    local = [engine for engine in engines if not engine.environment.site]
+    found = {each.environment.name: each.setup(current) for each in local or engines[:1]}
+    return [(engine, found.get(engine.environment.name, {})) for engine in engines]
 
 
 def keep(names: List[str], options: Options, check: bool) -> None:
-    """Keep the solutions of sites' environments as tables, or compare them.
+    """Keep the solutions of sites' environments, or compare them with those that are kept.
 
     Args:
         names: of the environments.
         options: as for :func:`run`.
-        check: compare alone.
+        check: compare, and write nothing.
 
     Raises:
-        HvdError: with ``check``, a solution is another than the one that is kept; an environment
+        HvdError: with ``check``, a solution differs from the one that is kept; an environment
             takes what this machine has, and so has no solution to keep.
     """
     local = [name for name in names if not environment.load(name).site]
@@ -76,59 +93,47 @@ def keep(names: List[str], options: Options, check: bool) -> None:
             f"{local[0]} has another solution on each machine",
             "name the environment of a site: " + ", ".join(environment.of_sites()),
         )
-    problems = []
-    for engine in run(names, options):
-        text = dag_table.render(engine.environment, engine.dag(), engine.spack.pair)
-        difference = dag_table.difference(engine.environment, text)
-        if not check:
-            dag_table.write(engine.environment, text)
-        elif difference:
-            problems += difference
-    if problems:
+    differences = []
+    for solution in run(names, options):
+        subject = solution.environment
+        made = kept.make(subject, solution.specs, solution.engine.spack.pair)
+        if check:
+            differences += kept.difference(subject, made)
+        else:
+            kept.write(subject, made)
+    if differences:
         raise HvdError(
-            "\n".join(["solutions have changed:", *problems]), "if this is meant: ./hvd lock"
+            "\n".join(["solutions have changed:", *differences]), "if this is meant: ./hvd lock"
         )
 
 
-def _engine(name: str, options: Options) -> SpackEngine:
-    return SpackEngine(
-        environment.load(name),
-        options.sources,
-        python=options.python,
-        jobs=options.jobs,
-        fresh=options.fresh,
-    )
-
-
-def _solve(engines: List[SpackEngine]) -> List[Step]:
+def _solve(tasks: List[_Task]) -> List[_Result]:
     """Solve each in a process of its own, which alone ends what it has started."""
-    steps: List[Step] = []
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(machine.cores(), context) as pool:
-        futures = [pool.submit(solve, engine) for engine in engines]
+        futures = [pool.submit(solve, *task) for task in tasks]
         for future in concurrent.futures.as_completed(futures):
-            step, error = future.result()
+            step, _, error = future.result()
             console.verdict(step.name, step.seconds, step.status, step.detail)
             if error:
                 console.error(error, getattr(error, "tail", ""))
-            steps.append(step)
-    return sorted(steps, key=lambda step: step.name)
+    return [future.result() for future in futures]
 
 
-def solve(engine: SpackEngine) -> Tuple[Step, Optional[HvdError]]:
-    """Solve one environment, in silence; what went wrong, if anything did."""
+def solve(engine: SpackEngine, found: Mapping[str, Any]) -> _Result:
+    """Solve one environment, in silence."""
     console.out.quiet = console.err.quiet = True
     name = engine.environment.name
     current = Run(name, engine.name)
-    error = None
+    solution, error = None, None
     try:
         with current.stage("concretize"):
-            engine.concretize(current)
+            solution = engine.concretize(current, found)
     except StageFailed as failure:
         error = failure.error
     step = current.stages[-1].steps[-1]
     step.name = name
-    return step, error
+    return step, solution, error
 
 
 def _report(current: Run, spack: Spack) -> None:

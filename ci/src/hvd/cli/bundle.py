@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import platform
 from typing import Optional
@@ -13,26 +14,18 @@ from hvd.build.engine_spack import SpackEngine
 from hvd.build.pipeline import Options
 from hvd.cache import keyring, transfer
 from hvd.cache.cache import Cache
-from hvd.cli.common import (
-    PackagesOption,
-    PairOption,
-    PythonOption,
-    SpackOption,
-    SpecOption,
-    VerboseOption,
-    WrapperOption,
-    chosen,
-)
+from hvd.cli.common import SOURCES, SpecOption, chosen, takes
 from hvd.core import console, lock, paths, process
 from hvd.core.run import Run
 from hvd.deliver.bundle import content, pack
-from hvd.host import framework, machine
+from hvd.host import framework
 from hvd.model import built
 from hvd.model.environment import DEFAULT
-from hvd.solve.spack import Sources
 
 
+@takes("python", *SOURCES, "verbose")
 def bundle(
+    options: Options,
     name: str = typer.Argument(DEFAULT, metavar="ENV", help="Environment; see ./hvd list."),
     to: Optional[pathlib.Path] = typer.Option(
         None, "--to", metavar="DIR|FILE.tar|FILE.tar.gz", show_default=False,
@@ -46,12 +39,6 @@ def bundle(
         help="Sign that with this key of the keyring; see ./hvd cache key.",
     ),
     spec: str = SpecOption,
-    python: str = PythonOption,
-    spack: str = SpackOption,
-    packages: str = PackagesOption,
-    compiler_wrapper: str = WrapperOption,
-    pair: str = PairOption,
-    verbose: bool = VerboseOption,
 ) -> None:  # fmt: skip
     """Pack everything an environment needs, for a machine without a network.
 
@@ -66,16 +53,14 @@ def bundle(
     if with_cache:
         signer = transfer.fingerprint(Cache(""), key)
         built.check(built.find(environment.name, "spack"), SpackEngine.digest(environment))
-    sources = Sources(spack, packages, compiler_wrapper, pair)
     with pack.gathering(destination.absolute()) as directory:
-        options = Options("spack", sources, python, machine.cores(), verbose=verbose)
-        pipeline.run(environment, options, last="concretize")
-        engine = SpackEngine(environment, sources)
+        options = dataclasses.replace(options, engine="spack")
+        engine = pipeline.run(environment, options, last="concretize").engine
         # the pinned frameworks, unless the user or the site has others
-        pinned = not python and not environment.site
+        pinned = not options.python and not environment.site
         interpreter = str(framework.place(environment.frameworks)) if pinned else ""
         process.adopt_orphans()
-        run = Run(environment.name, "bundle", verbose)
+        run = Run(environment.name, "bundle", options.verbose)
         with lock.exclusive(paths.STATE / "lock"), run.stage("bundle"):
             _gather(run, engine, directory, interpreter, signer)
             with run.step("checksums") as task:
@@ -104,8 +89,6 @@ def _gather(
         signer: fingerprint of the key for a binary cache; empty for no cache.
     """
     environment = engine.environment
-    with run.step("Spack and its packages") as task:
-        engine.locate(task)
     with run.step("repositories") as task:
         content.repositories(engine.spack, directory / "git", task)
     with run.step("sources") as task:

@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import pathlib
 import tempfile
-from typing import Iterator, List, Optional
+from typing import Iterator, List, Optional, Tuple
 
 import rich.table
 import typer
 
-from hvd.build import pipeline
+from hvd.build import engine_spack, pipeline
 from hvd.build.engine_spack import SpackEngine, pair_of
 from hvd.build.pipeline import Options
 from hvd.cache import cache, keyring, transfer
-from hvd.cli.common import (
-    JobsOption,
-    PackagesOption,
-    PairOption,
-    PythonOption,
-    SpackOption,
-    SpecOption,
-    VerboseOption,
-    WrapperOption,
-    chosen,
-)
+from hvd.cli.common import SOURCES, SpecOption, chosen, takes
 from hvd.core import console, lock, paths, process
 from hvd.core.errors import HvdError
 from hvd.core.run import Run
 from hvd.host import machine
 from hvd.model import built, environment
-from hvd.solve.spack import Sources
+from hvd.solve.spack import Spack
 
 app = typer.Typer(
     help="Push what was built to a signed binary cache, and install from one.",
@@ -50,7 +41,9 @@ _COLOURS = {"good": "green", "missing": "yellow"}
 
 
 @app.command()
+@takes("spack", "packages", "verbose")
 def push(
+    options: Options,
     name: str = _Environment,
     url: str = _Url,
     key: str = typer.Option(
@@ -64,66 +57,49 @@ def push(
     private: bool = typer.Option(
         False, "--private", help="Also push packages whose licence forbids redistribution."
     ),
-    spack: str = SpackOption,
-    packages: str = PackagesOption,
-    verbose: bool = VerboseOption,
 ) -> None:  # fmt: skip
     """Push an environment's Spack packages, signed, and the public key."""
     subject = environment.load(name)
     wanted = cache.named(url, unsigned)
     built.check(built.find(name, "spack"), SpackEngine.digest(subject))
     signer = transfer.fingerprint(wanted, key)
-    engine = SpackEngine(subject, Sources(spack, packages, pair=pair_of(subject)))
-    with _located(engine, name, verbose) as run:
+    with _located(options, name, pair_of(subject)) as (located, run):
         with run.step("spack buildcache push") as task:
-            transfer.push(engine.spack, subject, wanted, signer, task, force, private)
+            transfer.push(located, subject, wanted, signer, task, force, private)
             task.say(wanted.url)
     console.note(f"signed with {signer}" if signer else "not signed")
 
 
 @app.command()
+@takes("jobs", "python", *SOURCES, "verbose")
 def pull(
+    options: Options,
     name: str = _Environment,
     url: str = _Url,
     unsigned: bool = typer.Option(
         False, "--unsigned", help="Install packages without a signature."
     ),
     spec: str = SpecOption,
-    jobs: int = JobsOption,
-    python: str = PythonOption,
-    spack: str = SpackOption,
-    packages: str = PackagesOption,
-    compiler_wrapper: str = WrapperOption,
-    pair: str = PairOption,
-    verbose: bool = VerboseOption,
 ) -> None:
     """Concretize an environment and install it from a cache instead of building.
 
     All of it or nothing: if a package is missing, or is not what a trusted key has signed,
     nothing is installed.
     """
-    options = Options(
-        engine="spack",
-        sources=Sources(spack, packages, compiler_wrapper, pair),
-        python=python,
-        jobs=jobs or machine.cores(),
-        verbose=verbose,
-        cache=cache.named(url, unsigned),
-    )
+    options = dataclasses.replace(options, engine="spack", cache=cache.named(url, unsigned))
     pipeline.run(chosen(name, spec), options, last="build")
 
 
 @app.command(name="list")
+@takes("spack", "packages", "verbose")
 def list_packages(
+    options: Options,
     name: str = _Environment,
     url: str = _Url,
     unsigned: bool = typer.Option(False, "--unsigned", help="Do not require signatures."),
     verify: bool = typer.Option(
         False, "--verify", help="Fetch each package, and compare it with what was signed."
     ),
-    spack: str = SpackOption,
-    packages: str = PackagesOption,
-    verbose: bool = VerboseOption,
 ) -> None:
     """List a concretized environment's packages and which of them the cache has.
 
@@ -133,11 +109,10 @@ def list_packages(
     wanted = cache.named(url, unsigned)
     if not subject.lock.exists():
         raise HvdError(f"{name} has not been solved", f"solve it: ./hvd concretize {name}")
-    engine = SpackEngine(subject, Sources(spack, packages, pair=pair_of(subject)))
-    with _located(engine, name, verbose) as run:
+    with _located(options, name, pair_of(subject)) as (located, run):
         with run.step("signatures and checksums" if verify else "signatures") as task:
             mode = "verify" if verify else "look"
-            found, _ = cache.contents(engine.spack, subject, wanted, task.log, mode)
+            found, _ = cache.contents(located, subject, wanted, task.log, mode)
     table = rich.table.Table(box=None, pad_edge=False, header_style="bold")
     for title in ("Package", "In the cache", "Here", "Signed by, or why not"):
         table.add_column(title, overflow="fold")
@@ -185,15 +160,13 @@ def key(
 
 
 @app.command()
+@takes("spack", "packages", "pair", "verbose")
 def trust(
+    options: Options,
     wanted: str = typer.Argument(
         ..., metavar="FILE|FINGERPRINT", help="A public key, or the fingerprint of one."
     ),
     url: str = _Url,
-    spack: str = SpackOption,
-    packages: str = PackagesOption,
-    pair: str = PairOption,
-    verbose: bool = VerboseOption,
 ) -> None:
     """Trust a key, so that packages signed with it may be installed.
 
@@ -205,12 +178,10 @@ def trust(
         return
     fingerprint = wanted.replace(" ", "").upper()
     place = cache.named(url)
-    subject = environment.load(environment.DEFAULT)
-    engine = SpackEngine(subject, Sources(spack, packages, pair=pair))
-    with _located(engine, "keys", verbose) as run:
+    with _located(options, "keys", options.sources.pair) as (located, run):
         with run.step("keys of the cache") as task, tempfile.TemporaryDirectory() as scratch:
             file = pathlib.Path(scratch, "key")
-            transfer.fetch_key(engine.spack, place, fingerprint, file, task.log)
+            transfer.fetch_key(located, place, fingerprint, file, task.log)
             added = keyring.add(file, fingerprint)
     _note_added(added)
 
@@ -222,12 +193,13 @@ def _note_added(added: List[keyring.Key]) -> None:
 
 
 @contextlib.contextmanager
-def _located(engine: SpackEngine, name: str, verbose: bool) -> Iterator[Run]:
-    """A run called ``name``, with this checkout's lock and the engine's Spack ready."""
+def _located(options: Options, name: str, pair: str) -> Iterator[Tuple[Spack, Run]]:
+    """Yield Spack of ``pair``, configured, and a run called ``name``, under the lock."""
     process.adopt_orphans()
-    run = Run(name, "cache", verbose)
+    run = Run(name, "cache", options.verbose)
     with lock.exclusive(paths.STATE / "lock"), run.stage("cache"):
         with run.step("Spack and its packages") as task:
-            engine.locate(task)
-            engine.spack.configure(machine.cores())
-        yield run
+            sources = dataclasses.replace(options.sources, pair=pair)
+            spack = engine_spack.locate(sources, task)
+            spack.configure(machine.cores())
+        yield spack, run

@@ -15,7 +15,7 @@ from hvd.solve import difference, sides
 from hvd.solve.difference import Change
 
 _COLOURS = {"added": "green", "removed": "red", "hash only": "dim"}
-_WHAT = "An environment, a spack.lock, a dag.md, or REVISION:PATH of one."
+_WHAT = "An environment, a spack.lock, a dag.json, or REVISION:PATH of one."
 
 
 def diff(
@@ -39,8 +39,8 @@ def diff(
         console.out.print(_table(old.label, new.label, changes))
     else:
         console.note(f"{old.label} and {new.label} have the same packages")
-    if old.table != new.table:
-        console.aside("compared as far as a dag.md shows packages: no hashes and compilers")
+    if old.whole != new.whole:
+        console.aside("compared as far as a dag.json has packages: no hashes and compilers")
     raise typer.Exit(1 if changes else 0)
 
 

@@ -23,7 +23,7 @@ def lock(
         False, "--check", help="Fail if the solution changed; write nothing."
     ),
 ) -> None:
-    """Concretize a site's environment with the default pair and write the solution to dag.md."""
+    """Concretize a site's environment with the default pair and keep the solution: dag.json."""
     pair = pins.versions().pairs[0].name
     options = dataclasses.replace(options, sources=dataclasses.replace(options.sources, pair=pair))
     solve_all.keep(names or environment.of_sites(), options, check)

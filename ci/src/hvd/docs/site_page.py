@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-import re
-from typing import Dict, List, Mapping
+from typing import List, Mapping
 
 from hvd.core import paths
 from hvd.core.errors import HvdError
@@ -15,7 +14,7 @@ from hvd.model import environment, site
 from hvd.model.environment import Environment
 from hvd.model.site import Site
 from hvd.report import templates
-from hvd.solve import dag_table, site_check
+from hvd.solve import kept, site_check
 
 #: The lines before and after the generated part of a file.
 BEGIN = "<!-- made by ./hvd docs -->"
@@ -100,8 +99,7 @@ def environments() -> str:
 
 def _versions(chosen: Environment, titles: Mapping[str, str]) -> str:
     """Return the versions of the packages in ``titles`` that the kept solution has."""
-    text = dag_table.file(chosen).read_text()
-    found: Dict[str, str] = dict(re.findall(r"^\| ([a-z][\w-]*) \| (\S+) \|", text, re.MULTILINE))
+    found = {package.name: package.version for package in kept.load(chosen).packages}
     return ", ".join(f"{titles[name]} {found[name]}" for name in titles if name in found)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import shutil
+import subprocess
 import tempfile
 
 from hvd.core import process
@@ -25,7 +26,7 @@ def ensure(address: str, pin: Pin, destination: pathlib.Path, log: pathlib.Path)
     """Put the commit ``pin`` of the repository at ``address`` into ``destination``.
 
     The clone is made beside ``destination`` and renamed when it is whole, so that a killed
-    ``./hvd`` leaves none that looks ready.  What is there already is kept.
+    ``./hvd`` leaves none that looks ready.  A ``destination`` that exists is left alone.
 
     Raises:
         HvdError: the address cannot be reached or does not hold the commit.
@@ -47,7 +48,7 @@ def ensure(address: str, pin: Pin, destination: pathlib.Path, log: pathlib.Path)
         os.rename(scratch, destination)
     except CommandFailed as error:
         raise HvdError(
-            f"no commit {pin.commit[:12]} ({pin.version}) could be had from {address}",
+            f"cannot fetch commit {pin.commit[:12]} ({pin.version}) from {address}",
             "check the address and the network, or give another one; see ./hvd setup --help",
             log,
         ) from error
@@ -57,12 +58,13 @@ def ensure(address: str, pin: Pin, destination: pathlib.Path, log: pathlib.Path)
 
 def commit(directory: pathlib.Path) -> str:
     """The commit that the checkout ``directory`` is at; empty where it is no git checkout."""
-    head = directory / ".git"
-    if not head.exists():
+    if not (directory / ".git").exists():
         return ""
-    with tempfile.TemporaryDirectory() as scratch:
-        log = pathlib.Path(scratch, "log")
-        done = process.run(
-            ["git", "-C", directory, "rev-parse", "HEAD"], log=log, check=False, timeout=60
-        )
-        return done.output.splitlines()[-1].strip() if done.status == 0 else ""
+    done = subprocess.run(
+        ["git", "-C", str(directory), "rev-parse", "HEAD"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return done.stdout.strip() if done.returncode == 0 else ""

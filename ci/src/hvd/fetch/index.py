@@ -3,51 +3,69 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
-import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import urllib.parse
-from typing import TYPE_CHECKING, Dict, Iterator, List
+from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 import requests
 
 from hvd.core.errors import HvdError
 
-if TYPE_CHECKING:
-    import pypi_simple
-
 #: Where pip looks when nothing else is configured; asked of pip itself.
 _ASK_DEFAULT = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
 _SETTING = re.compile(r"^(?P<scope>[\w.-]+|:env:)\.(?P<key>[\w-]+)='(?P<value>.*)'$")
 _CHUNK = 1 << 20
+#: The name of a file that may be the one, for messages, and what writes it to a path.
+_Candidate = Tuple[str, Callable[[pathlib.Path], object]]
 
 
 def fetch(project: str, filename: str, sha256: str, destination: pathlib.Path) -> None:
-    """Download ``filename`` of ``project`` to ``destination``, checked.
-
-    Args:
-        project: the project's name on the index.
-        filename: the file's name as in the recipe's URL; compared in normalized form.
-        sha256: what the file must hash to.
-        destination: where it goes; written at once and whole, or not at all.
+    """Download ``filename`` of ``project`` to ``destination``, whole or not at all.
 
     Raises:
-        HvdError: no index has the file, or what it has is another file.
+        HvdError: no index has the file with the checksum ``sha256``.
     """
-    settings = pip_settings()
     problems: List[str] = []
-    for candidate in _candidates(settings, project, filename, problems):
-        if _save(candidate, sha256, destination, problems):
-            return
+    with scratch(destination) as directory:
+        file = directory / "file"
+        for name, write in _candidates(pip_settings(), project, filename, problems):
+            try:
+                write(file)
+            except OSError as error:  # those of requests are among them
+                problems.append(f"{name}: {error}")
+                continue
+            if place(file, sha256, destination):
+                return
+            problems.append(f"{name} hashes to {digest(file)[:12]}... instead")
     raise HvdError(
         f"{filename} (sha256 {sha256[:12]}...) is on none of the Python indexes of pip: "
         + ("; ".join(problems) or "no index is configured"),
         "see which indexes pip uses with: python3 -m pip config list",
     )
+
+
+@contextlib.contextmanager
+def scratch(destination: pathlib.Path) -> Iterator[pathlib.Path]:
+    """A temporary directory beside ``destination``, from which a file can be moved there."""
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".hvd-", dir=destination.parent) as directory:
+        yield pathlib.Path(directory)
+
+
+def place(file: pathlib.Path, sha256: str, destination: pathlib.Path) -> bool:
+    """Move ``file`` to ``destination`` if ``sha256`` is its checksum; return whether it is."""
+    if digest(file) != sha256:
+        return False
+    file.chmod(0o644)
+    file.replace(destination)
+    return True
 
 
 def pip_settings() -> Dict[str, str]:
@@ -77,89 +95,48 @@ def _pip(*arguments: str) -> str:
 
 def _candidates(
     settings: Dict[str, str], project: str, filename: str, problems: List[str]
-) -> Iterator[Source]:
+) -> Iterator[_Candidate]:
     """Files called ``filename``: first in pip's link directories, then on its indexes."""
+    for link in settings.get("find-links", "").split():
+        yield from _local(link, filename)
+    for url in [settings["index-url"], *settings.get("extra-index-url", "").split()]:
+        if url.startswith("file:"):
+            yield from _local(f"{url}/{project}", filename)
+        else:
+            yield from _remote(url, settings.get("cert"), project, filename, problems)
+
+
+def _local(url: str, filename: str) -> Iterator[_Candidate]:
+    file = pathlib.Path(urllib.parse.urlparse(url).path, filename)
+    if file.is_file():
+        yield str(file), functools.partial(shutil.copyfile, file)
+
+
+def _remote(
+    url: str, cert: Optional[str], project: str, filename: str, problems: List[str]
+) -> Iterator[_Candidate]:
     # half a second, which commands that fetch nothing need not spend
     import pypi_simple
 
-    for link in settings.get("find-links", "").split():
-        directory = pathlib.Path(urllib.parse.urlparse(link).path)
-        if (directory / filename).is_file():
-            yield _File(directory / filename)
-    for url in [settings["index-url"], *settings.get("extra-index-url", "").split()]:
-        if url.startswith("file:"):
-            directory = pathlib.Path(urllib.parse.urlparse(url).path, project)
-            if (directory / filename).is_file():
-                yield _File(directory / filename)
-            continue
-        session = requests.Session()
-        if "cert" in settings:
-            session.verify = settings["cert"]
-        host = urllib.parse.urlparse(url).hostname
-        client = pypi_simple.PyPISimple(url, session=session)
-        try:
-            page = client.get_project_page(project)
-        except pypi_simple.NoSuchProjectError:
-            problems.append(f"{host} does not have {project}")
-            continue
-        except (requests.RequestException, pypi_simple.UnsupportedRepoVersionError) as error:
-            problems.append(f"{host}: {type(error).__name__}")
-            continue
-        found = [p for p in page.packages if _normal(p.filename) == _normal(filename)]
-        if not found:
-            problems.append(f"{host} has {project} but not {filename}")
-        yield from (_Remote(client, package) for package in found)
-
-
-class Source:
-    """A file to be had somewhere."""
-
-    name: str
-
-    def write(self, destination: pathlib.Path) -> None:
-        raise NotImplementedError
-
-
-class _File(Source):
-    def __init__(self, path: pathlib.Path) -> None:
-        self.name = str(path)
-        self.path = path
-
-    def write(self, destination: pathlib.Path) -> None:
-        destination.write_bytes(self.path.read_bytes())
-
-
-class _Remote(Source):
-    def __init__(self, client: pypi_simple.PyPISimple, package) -> None:
-        self.name = package.filename
-        self._client = client
-        self._package = package
-
-    def write(self, destination: pathlib.Path) -> None:
-        # the checksum that counts is the recipe's and is checked by the caller
-        self._client.download_package(self._package, destination, verify=False)
-
-
-def _save(source: Source, sha256: str, destination: pathlib.Path, problems: List[str]) -> bool:
-    destination.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{destination.name}-", dir=destination.parent)
-    os.close(handle)
-    scratch = pathlib.Path(name)
+    session = requests.Session()
+    if cert:
+        session.verify = cert
+    host = urllib.parse.urlparse(url).hostname
+    client = pypi_simple.PyPISimple(url, session=session)
     try:
-        source.write(scratch)
-        got = digest(scratch)
-        if got != sha256:
-            problems.append(f"{source.name} hashes to {got[:12]}... instead")
-            return False
-        os.chmod(scratch, 0o644)
-        os.replace(scratch, destination)
-        return True
-    except (OSError, requests.RequestException) as error:
-        problems.append(f"{source.name}: {error}")
-        return False
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            scratch.unlink()
+        page = client.get_project_page(project)
+    except pypi_simple.NoSuchProjectError:
+        problems.append(f"{host} does not have {project}")
+        return
+    except (requests.RequestException, pypi_simple.UnsupportedRepoVersionError) as error:
+        problems.append(f"{host}: {type(error).__name__}")
+        return
+    found = [each for each in page.packages if _normal(each.filename) == _normal(filename)]
+    if not found:
+        problems.append(f"{host} has {project} but not {filename}")
+    for each in found:
+        # the checksum that counts is the recipe's, not the index's
+        yield each.filename, functools.partial(client.download_package, each, verify=False)
 
 
 def digest(path: pathlib.Path) -> str:

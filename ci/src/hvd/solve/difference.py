@@ -3,48 +3,43 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Dict, Iterator, List, Sequence, Tuple
+from typing import Iterator, List, Sequence, Tuple
 
-from hvd.solve.sides import Package, Side
+from hvd.solve import kept
+from hvd.solve.kept import Package
+from hvd.solve.sides import Side
 
-#: What a package can have of another solution, by the name that people use.
-_FIELDS = {
-    "version": "version",
-    "compiler": "compiler",
-    "architecture": "architecture",
-    "origin": "from",
-}
+#: Two packages of one name are paired by the first of these that they have in common.
+_LIKENESS = (
+    lambda package: package,
+    lambda package: (package.version, package.variants),
+    lambda package: package.version,
+    lambda package: package.name,
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """One thing that changed.
-
-    Args:
-        package: the package.
-        kind: ``added``, ``removed``, ``version``, ``variants``, ``compiler``, ``architecture``,
-            ``from``, or ``hash only``.
-        before: what it was; empty where it was not there.
-        after: what it is.
-    """
+    """One thing that changed."""
 
     package: str
-    kind: str
-    before: str = ""
+    kind: str  # added, removed, version, variants, compiler, architecture, from, hash only
+    before: str = ""  # the old value; empty for none
     after: str = ""
 
 
 def compare(before: Side, after: Side) -> List[Change]:
-    """What ``after`` has otherwise than ``before``, by package.
+    """The changes from ``before`` to ``after``, by package.
 
-    Where one of them is a table, what a table does not show is not compared.
+    Where one of them is a kept solution, only what that shows is compared.
     """
-    reduced = before.table or after.table
-    old = _by_name(before.comparable if reduced else before.packages)
-    new = _by_name(after.comparable if reduced else after.packages)
+    old, new = before.packages, after.packages
+    if not (before.whole and after.whole):
+        old, new = kept.reduce(old), kept.reduce(new)
     changes: List[Change] = []
-    for name in sorted({*old, *new}):
-        for was, now in _pairs(old.get(name, []), new.get(name, [])):
+    for name in sorted({package.name for package in (*old, *new)}):
+        pairs = _pairs([p for p in old if p.name == name], [p for p in new if p.name == name])
+        for was, now in pairs:
             if was is None:
                 changes.append(Change(name, "added", after=_described(now)))
             elif now is None:
@@ -54,25 +49,12 @@ def compare(before: Side, after: Side) -> List[Change]:
     return changes
 
 
-def _by_name(packages: Sequence[Package]) -> Dict[str, List[Package]]:
-    found: Dict[str, List[Package]] = {}
-    for package in packages:
-        found.setdefault(package.name, []).append(package)
-    return found
-
-
-def _pairs(old: List[Package], new: List[Package]) -> Iterator[Tuple]:
+def _pairs(old: Sequence[Package], new: Sequence[Package]) -> Iterator[Tuple]:
     """Each of ``old`` with the one of ``new`` that is most like it; None where there is none."""
     old, new = list(old), list(new)
-    alike = (
-        lambda a, b: a == b,
-        lambda a, b: a.version == b.version and a.variants == b.variants,
-        lambda a, b: a.version == b.version,
-        lambda a, b: True,
-    )
-    for same in alike:
+    for key in _LIKENESS:
         for was in list(old):
-            now = next((each for each in new if same(was, each)), None)
+            now = next((each for each in new if key(each) == key(was)), None)
             if now is not None:
                 old.remove(was)
                 new.remove(now)
@@ -82,16 +64,16 @@ def _pairs(old: List[Package], new: List[Package]) -> Iterator[Tuple]:
 
 
 def _between(was: Package, now: Package) -> Iterator[Change]:
-    found = [
-        Change(was.name, title, getattr(was, field), getattr(now, field))
-        for field, title in _FIELDS.items()
-        if getattr(was, field) != getattr(now, field)
-    ]
     gone = [word for word in was.variants if word not in now.variants]
     come = [word for word in now.variants if word not in was.variants]
-    if gone or come:
-        position = 1 if found and found[0].kind == "version" else 0
-        found.insert(position, Change(was.name, "variants", " ".join(gone), " ".join(come)))
+    values = {
+        "version": (was.version, now.version),
+        "variants": (" ".join(gone), " ".join(come)),
+        "compiler": (was.compiler, now.compiler),
+        "architecture": (was.architecture, now.architecture),
+        "from": (was.origin, now.origin),
+    }
+    found = [Change(was.name, kind, *pair) for kind, pair in values.items() if len(set(pair)) > 1]
     if not found and was.hash != now.hash:
         # the recipe is part of the hash, and so is every dependency's
         why = "its recipe" if was.recipe != now.recipe else "a dependency, or a patch"

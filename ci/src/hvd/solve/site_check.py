@@ -1,4 +1,4 @@
-"""Whether the solution of a site's environment is what the site has, and for that machine.
+"""Check the solution of a site's environment against what the site has.
 
 Spack takes any external that satisfies what is asked for, also one that the user's own
 configuration declares, or that was found on the machine that solves.
@@ -29,7 +29,7 @@ _ARCHITECTURE = re.compile(r"\b(os|target)=(\S+)")
 
 
 def file(site: str) -> pathlib.Path:
-    """What ``site`` provides."""
+    """Return the ``packages.yaml`` of ``site``."""
     return sites.file(site).with_name("packages.yaml")
 
 
@@ -64,11 +64,11 @@ def require(environment: Environment, specs: Mapping[str, Dict[str, Any]]) -> No
 
 
 def problems(environment: Environment, specs: Mapping[str, Dict[str, Any]]) -> List[str]:
-    """What is wrong with a solution, each naming the file and the key to look at.
+    """The faults of a solution, each with the file and the key to look at.
 
     Args:
         environment: that of a site.
-        specs: ``concrete_specs`` of its lock file, by hash.
+        specs: its concrete specs by hash.
     """
     wanted = architecture(environment.specs[0])
     provided = externals(file(environment.site))
@@ -98,7 +98,7 @@ def problems(environment: Environment, specs: Mapping[str, Dict[str, Any]]) -> L
 
 
 def _variants(root: Spec, specs: Mapping[str, Dict[str, Any]]) -> List[str]:
-    """Variants of Horovod that came out differently."""
+    """Variants of Horovod that are not as asked for."""
     (node,) = (node for node in specs.values() if node["name"] == HOROVOD)
     has = node["parameters"]
     return [
@@ -127,7 +127,7 @@ def _external(entry: Dict[str, Any]) -> External:
 
 
 def _is(node: Dict[str, Any], external: External) -> bool:
-    """Whether the concrete ``node`` is ``external``; its modules may tell Spack the prefix."""
+    """Say whether the concrete ``node`` is ``external``; modules may tell Spack the prefix."""
     version, prefix, modules = external
     taken = node["external"]
     return (

@@ -1,4 +1,4 @@
-"""A Spack to work with: found or cloned, and kept apart from the user's own configuration."""
+"""A Spack to work with, apart from the user's own Spack and its configuration."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ import re
 import shlex
 import shutil
 import sys
-from typing import Dict, List, Mapping, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 import yaml
 
 from hvd.core import paths, process
-from hvd.core.errors import CommandFailed, HvdError
+from hvd.core.errors import HvdError
 from hvd.core.files import write_atomically
 from hvd.core.process import Completed
-from hvd.fetch import clone
+from hvd.fetch import clone, mirror
+from hvd.fetch.mirror import Source
 from hvd.host import mpi
 from hvd.model import pins
 from hvd.model.pins import Pair, Pin
@@ -32,6 +33,8 @@ UNCACHED = ("-c", "concretizer:concretization_cache:enable:false")
 #: The build tools that are looked for.
 _TOOLS = ("cmake", "gmake")
 _SOLVE_TIMEOUT = 3600
+#: Where a checkout of Spack's packages has them.
+_BUILTIN = pathlib.Path("repos", "spack_repo", "builtin")
 #: Variables of the caller that a captured activation may see.
 _HARMLESS = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TMPDIR", "USER")
 #: Variables that would let the user's own Spack in.
@@ -40,15 +43,15 @@ _FOREIGN = ("SPACK_ENV", "SPACK_ENV_VIEW", "SPACK_ROOT", "SPACK_DISABLE_LOCAL_CO
 
 @dataclasses.dataclass(frozen=True)
 class Sources:
-    """Where the user says that Spack, its packages and its compiler wrapper are.
+    """Where the user wants Spack, its packages and its compiler wrapper from.
 
-    Each is a path or a git address; empty means the pinned one from its official address.
+    Each is a path or a git address; empty for the pinned commit at its official address.
     """
 
     spack: str = ""
     packages: str = ""
     compiler_wrapper: str = ""
-    pair: str = ""
+    pair: str = ""  # name of a pair of Spack and packages; empty for the first that fits
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +77,7 @@ class Spack:
         return paths.cache() / "sources"
 
     def variables(self) -> Dict[str, str]:
-        """What sets this Spack apart from any other on the machine."""
+        """The variables that keep this Spack apart from any other on the machine."""
         return {
             "SPACK_PYTHON": sys.executable,
             "SPACK_USER_CONFIG_PATH": str(self.scope),
@@ -99,7 +102,7 @@ class Spack:
         """Run ``spack`` with ``arguments``; see :func:`hvd.core.process.run`.
 
         Args:
-            variables: more of them, or others than the caller's.
+            variables: set on top of :meth:`environment`.
         """
         command = [self.root / "bin" / "spack", "--color=never", *arguments]
         environment = {**self.environment(), **(variables or {})}
@@ -107,7 +110,7 @@ class Spack:
 
     def configure(self, jobs: int) -> None:
         """Write the configuration scope and the script that users source."""
-        builtin = self.packages / "repos" / "spack_repo" / "builtin"
+        builtin = self.packages / _BUILTIN
         cache = paths.cache()
         files = {
             "config": {
@@ -118,7 +121,7 @@ class Spack:
                 "source_cache": str(cache / "downloads"),
                 "misc_cache": str(indices.directory(self.pair.name)),
                 "build_jobs": jobs,
-                # for who has set a place for it
+                # only for users who have set a directory for it
                 "ccache": bool(os.environ.get("CCACHE_DIR") and shutil.which("ccache")),
             },
             # leave out of a solve what packages.yaml rules out
@@ -126,11 +129,7 @@ class Spack:
             # the first one wins
             "repos": {"hvd": str(paths.REPOSITORY), "builtin": str(builtin)},
             "mirrors": {
-                "hvd-sources": {
-                    "url": self.mirror.as_uri(),
-                    "source": True,
-                    "binary": False,
-                }
+                "hvd-sources": {"url": self.mirror.as_uri(), "source": True, "binary": False}
             },
             # clingo comes with ./hvd; nothing is downloaded to bootstrap
             "bootstrap": {"enable": False, "root": str(self.state / "bootstrap")},
@@ -165,22 +164,57 @@ class Spack:
         names = [*found, "c", "cxx", "fortran"]
         self._write_not_buildable(self._tools, names)
 
-    def python(
-        self, environment: pathlib.Path, program: pathlib.Path, log: pathlib.Path, *words: str
-    ) -> str:
-        """What the Python file ``program`` prints when Spack runs it in ``environment``.
+    def ask(
+        self,
+        environment: pathlib.Path,
+        query: pathlib.Path,
+        log: pathlib.Path,
+        *words: str,
+        options: Sequence[object] = (),
+    ) -> Any:
+        """What a program of ``solve/queries`` prints as JSON, run by Spack in ``environment``.
 
         Args:
-            words: arguments of the program.
+            query: the program.
+            words: its arguments.
+            options: of ``spack`` itself.
         """
-        return self.run("-e", environment, "python", program, *words, log=log, timeout=600).output
+        arguments = (*options, "-e", environment, "python", query, *words)
+        output = self.run(*arguments, log=log, timeout=600).output
+        # what Spack itself has to say stands before it
+        return json.loads(output.splitlines()[-1])
+
+    def fetch_sources(
+        self,
+        environment: pathlib.Path,
+        log: pathlib.Path,
+        say: Callable[[str], None],
+        *words: str,
+    ) -> List[Source]:
+        """Fetch the sources that the solved ``environment`` is built from into the mirror.
+
+        Args:
+            say: called with what is being done.
+            words: ``all`` for those of what is installed as well.
+
+        Returns:
+            The sources of all that is to be built.
+        """
+        wanted = [Source(**each) for each in self.ask(environment, queries.SOURCES, log, *words)]
+        count = mirror.fill(
+            wanted,
+            self.mirror,
+            self.addresses,
+            log,
+            lambda each: say(f"{each.name}@{each.version}"),
+        )
+        say(f"{count} fetched, {len(wanted)} to build")
+        return wanted
 
     def concretize(
         self, environment: pathlib.Path, log: pathlib.Path, local: bool, fresh: bool = False
     ) -> None:
-        """Solve ``environment`` anew.
-
-        First it is asked what the environment can never need; see ``solve/queries/prune.py``.
+        """Solve ``environment`` anew, without what ``solve/queries/prune.py`` rules out.
 
         Args:
             local: with this machine's compilers and build tools, and none built; a site's
@@ -190,12 +224,11 @@ class Spack:
         Raises:
             CommandFailed: there is no solution; the log says why.
         """
-        where = ("-C", self._tools, "-e", environment) if local else ("-e", environment)
-        said = self.run(*where, "python", queries.PRUNE, log=log, timeout=600).output
-        known = json.loads(said.splitlines()[-1])
+        scope = ("-C", self._tools) if local else ()
+        known = self.ask(environment, queries.PRUNE, log, options=scope)
         pruned = self.state / environment.name / "prune"
         self._write_not_buildable(pruned, known["unneeded"])
-        options = [*(UNCACHED if fresh else ()), "-C", pruned, *where]
+        options = [*(UNCACHED if fresh else ()), "-C", pruned, *scope, "-e", environment]
         if not known["compilers_here"]:
             # Spack solves with the compilers of what is installed as well, and with their C
             # library, which is not that of another machine
@@ -206,8 +239,8 @@ class Spack:
     def activation(self, environment: pathlib.Path, log: pathlib.Path) -> Dict[str, str]:
         """The variables that activating ``environment`` sets, with their values.
 
-        Taken in a shell that knows only what it must of the caller's environment: what is
-        captured goes into logs and files, and the caller's may hold secrets.
+        The shell that is asked sees only a few of the caller's variables: what it says goes into
+        logs and files, and others may hold secrets.
         """
         base = {name: os.environ[name] for name in _HARMLESS if name in os.environ}
         base.update(self.variables())
@@ -238,7 +271,7 @@ class Spack:
 
 
 def has_compiler(packages: Mapping[str, dict], language: str) -> bool:
-    """Whether the externals of ``packages``, a section of that name, can compile ``language``."""
+    """Say whether an external in ``packages``, a section of that name, compiles ``language``."""
     return any(
         language in external.get("extra_attributes", {}).get("compilers", {})
         for name in _COMPILERS
@@ -249,36 +282,30 @@ def has_compiler(packages: Mapping[str, dict], language: str) -> bool:
 def locate(sources: Sources, log: pathlib.Path) -> Spack:
     """Find or clone a supported Spack and its packages.
 
-    In this order: what the user names; ``$SPACK_ROOT`` and ``spack`` on PATH where their
+    In this order: the one that the user names; ``$SPACK_ROOT`` and ``spack`` on PATH where their
     version is supported; the pinned pair in the cache; the pinned pair from its address.
 
     Raises:
-        HvdError: none can be had, or what the user named is not supported.
+        HvdError: none is found, or the one that the user names is not supported.
     """
-    versions = pins.versions()
-    given = pathlib.Path(sources.spack).expanduser() if sources.spack else None
-    if given and (given / "bin" / "spack").is_file():
-        root = given.resolve()
-        pair = _pair_for(root, sources)
-    else:
-        root = None if given or sources.pair else _installed()
-        pair = (
-            _pair_for(root, sources)
-            if root
-            else versions.pair(sources.pair)
-            if sources.pair
-            else _pair_of_packages(sources, versions.pairs) or versions.pairs[0]
-        )
-    addresses = {
-        **versions.git,
-        **({"spack": sources.spack} if given else {}),
-        **({"packages": sources.packages} if sources.packages else {}),
-        **({"compiler-wrapper": sources.compiler_wrapper} if sources.compiler_wrapper else {}),
+    root = packages = None
+    if sources.spack:
+        given = pathlib.Path(sources.spack).expanduser()
+        root = given.resolve() if (given / "bin" / "spack").is_file() else None
+    elif not sources.pair:
+        root = _installed()
+    if sources.packages:
+        given = pathlib.Path(sources.packages).expanduser()
+        packages = given.resolve() if (given / _BUILTIN).is_dir() else None
+    pair = _pair(root, packages, sources.pair)
+    named = {
+        "spack": sources.spack,
+        "packages": sources.packages,
+        "compiler-wrapper": sources.compiler_wrapper,
     }
+    addresses = {**pins.versions().git, **{kind: each for kind, each in named.items() if each}}
     root = root or _cached("spack", addresses["spack"], pair.spack, log)
-    packages = pathlib.Path(sources.packages).expanduser() if sources.packages else None
-    if not packages or not (packages / "repos" / "spack_repo" / "builtin").is_dir():
-        packages = _cached("packages", addresses["packages"], pair.packages, log)
+    packages = packages or _cached("packages", addresses["packages"], pair.packages, log)
     return Spack(root, packages.resolve(), pair, addresses)
 
 
@@ -304,47 +331,39 @@ def _installed() -> Optional[pathlib.Path]:
     return None
 
 
-def _pair_for(root: pathlib.Path, sources: Sources) -> Pair:
-    """The supported pair that the Spack at ``root`` is part of."""
-    found = version(root)
-    pairs = pins.versions().pairs_of(found)
-    if not pairs:
-        supported = ", ".join(sorted({p.spack.version for p in pins.versions().pairs}))
-        raise HvdError(
-            f"Spack {found or '?'} at {root} is not supported",
-            f"use Spack {supported}, or leave --spack out to have one cloned",
-        )
-    if sources.pair:
-        pairs = [pair for pair in pairs if pair.name == sources.pair]
+def _pair(root: Optional[pathlib.Path], packages: Optional[pathlib.Path], name: str) -> Pair:
+    """The supported pair with that Spack, those packages and that name, where they are given."""
+    versions = pins.versions()
+    if name and not root:
+        return versions.pair(name)
+    pairs: Sequence[Pair] = versions.pairs
+    if root:
+        found = version(root)
+        pairs = versions.pairs_of(found)
+        if not pairs:
+            supported = ", ".join(sorted({pair.spack.version for pair in versions.pairs}))
+            raise HvdError(
+                f"Spack {found or '?'} at {root} is not supported",
+                f"use Spack {supported}, or leave --spack out to have one cloned",
+            )
+        pairs = [pair for pair in pairs if name in ("", pair.name)]
         if not pairs:
             raise HvdError(
-                f"Spack {found} at {root} is not that of the pair '{sources.pair}'",
-                pins.versions().choices(),
+                f"Spack {found} at {root} is not that of the pair '{name}'", versions.choices()
             )
-    return _pair_of_packages(sources, pairs) or pairs[0]
-
-
-def _pair_of_packages(sources: Sources, pairs) -> Optional[Pair]:
-    """The pair whose packages are at the commit of the checkout that the user names."""
-    if not sources.packages:
-        return None
-    directory = pathlib.Path(sources.packages).expanduser()
-    if not (directory / "repos" / "spack_repo" / "builtin").is_dir():
-        return None
-    commit = clone.commit(directory)
+    if not packages:
+        return pairs[0]
+    commit = clone.commit(packages)
     for pair in pairs:
         if pair.packages.commit == commit:
             return pair
     raise HvdError(
-        f"the packages at {directory} are at commit {commit[:12] or '?'}, which is not supported",
+        f"the packages at {packages} are at commit {commit[:12] or '?'}, which is not supported",
         "check out one of " + ", ".join(pair.packages.version for pair in pairs),
     )
 
 
 def _cached(kind: str, address: str, pin: Pin, log: pathlib.Path) -> pathlib.Path:
     destination = paths.cache() / kind / pin.commit
-    try:
-        clone.ensure(address, pin, destination, log)
-    except CommandFailed as error:
-        raise HvdError(f"{kind} {pin.version}: {error.message}", log=log) from error
+    clone.ensure(address, pin, destination, log)
     return destination

@@ -46,8 +46,9 @@ def generate(names: List[str], options: Options, cache: str, output: pathlib.Pat
     tags: Dict[str, List[str]] = {}
     for name in names:
         wanted = environment.load(name)
-        pipeline.run(wanted, options, last="concretize")
-        found[name] = _of(SpackEngine(wanted, options.sources), options, url, sign)
+        engine = pipeline.run(wanted, options, last="concretize").engine
+        assert isinstance(engine, SpackEngine)
+        found[name] = _of(engine, options, url, sign)
         tags[name] = settings.tags(wanted)
     merged = merge.merge(found, tags, parent())
     text = "# Made by ./hvd ci generate.\n" + yaml.safe_dump(merged, sort_keys=False)
@@ -80,7 +81,6 @@ def _of(engine: SpackEngine, options: Options, url: str, sign: bool) -> Dict[str
     run = Run(name, engine.name, options.verbose)
     with lock.exclusive(paths.STATE / "lock"), run.stage("concretize"):
         with run.step("spack ci generate") as task:
-            engine.locate(task)
             stamp.clear(place)
             directory = settings.write(engine.environment, url, sign)
             output = place / "spack.gitlab-ci.yml"

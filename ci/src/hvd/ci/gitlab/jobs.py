@@ -8,16 +8,16 @@ import re
 import shutil
 import sys
 
-from hvd.build import pipeline
+from hvd.build import engine_spack, pipeline
 from hvd.build.engine_spack import SpackEngine
 from hvd.build.pipeline import Options
 from hvd.ci.gitlab import keys, settings
 from hvd.core import lock, paths, process
 from hvd.core.errors import CommandFailed, HvdError
 from hvd.core.run import Run, Task
-from hvd.fetch import mirror
 from hvd.model import environment
-from hvd.solve import queries
+from hvd.model.environment import Environment
+from hvd.solve.spack import Spack
 
 #: Seconds for one package; a GPU stack from source takes hours.
 _TIMEOUT = 24 * 3600
@@ -42,27 +42,26 @@ def rebuild(name: str, options: Options) -> None:
             "./hvd ci rebuild is for a job that ./hvd ci generate made",
             f"to build {name} by hand: ./hvd build {name}",
         )
-    engine = SpackEngine(environment.load(name), options.sources, jobs=options.jobs)
-    run = Run(name, engine.name, options.verbose)
+    run = Run(name, SpackEngine.name, options.verbose)
     directory = settings.concrete(name)
     process.adopt_orphans()
     with lock.exclusive(paths.STATE / "lock"):
-        _set_up(run, engine)
+        spack = _set_up(run, environment.load(name), options)
         with run.stage("build"):
             with run.step("sources") as task:
-                _fetch(engine, directory, task)
+                spack.fetch_sources(directory, task.log, task.say)
             with run.step(f"spack ci rebuild {package}") as task, keys.keyring(bool(key)) as home:
-                spack = engine.spack.root / "bin" / "spack"
+                program = spack.root / "bin" / "spack"
                 variables = {
-                    **engine.spack.environment(),
+                    **spack.environment(),
                     # for the script that it writes and runs
                     "SPACK_ENV": str(directory),
-                    "PATH": os.pathsep.join([str(spack.parent), os.environ["PATH"], _OWN]),
+                    "PATH": os.pathsep.join([str(program.parent), os.environ["PATH"], _OWN]),
                     **({keys.KEY: key} if key else {}),
                 }
                 try:
                     process.run(
-                        [spack, "--color=never", "ci", "rebuild", f"-j{options.jobs}"],
+                        [program, "--color=never", "ci", "rebuild", f"-j{options.jobs}"],
                         log=task.log,
                         env=variables,
                         # where it leaves the script
@@ -93,44 +92,43 @@ def smoke(name: str, options: Options) -> None:
     """
     key = keys.take()
     wanted = environment.load(name)
-    engine = SpackEngine(wanted, options.sources, jobs=options.jobs)
-    run = Run(name, engine.name, options.verbose)
+    run = Run(name, SpackEngine.name, options.verbose)
     process.adopt_orphans()
     with lock.exclusive(paths.STATE / "lock"):
-        _set_up(run, engine)
+        spack = _set_up(run, wanted, options)
         with run.stage("build"), run.step("binary cache") as task:
             with keys.keyring(bool(key)) as scratch:
-                _install(engine, key, scratch, task)
+                _install(spack, name, key, scratch, task)
     pipeline.run(wanted, options)
 
 
-def _install(engine: SpackEngine, key: str, scratch: pathlib.Path, task: Task) -> None:
+def _install(spack: Spack, name: str, key: str, scratch: pathlib.Path, task: Task) -> None:
     """Bring the cache's index up to what was pushed, and install from there."""
 
-    def spack(*arguments: object) -> None:
-        where = settings.concrete(engine.environment.name)
-        engine.spack.run("-e", where, *arguments, log=task.log, timeout=_TIMEOUT)
+    def run(*arguments: object) -> None:
+        where = settings.concrete(name)
+        spack.run("-e", where, *arguments, log=task.log, timeout=_TIMEOUT)
 
     if key:
         with keys.as_file(key, scratch) as file:
-            spack("gpg", "trust", file)
-    spack("buildcache", "update-index", "--keys", settings.MIRROR)
-    spack("install", "--use-buildcache=only", *["--no-check-signature"] * (not key))
+            run("gpg", "trust", file)
+    run("buildcache", "update-index", "--keys", settings.MIRROR)
+    run("install", "--use-buildcache=only", *["--no-check-signature"] * (not key))
 
 
-def _set_up(run: Run, engine: SpackEngine) -> None:
-    name = engine.environment.name
+def _set_up(run: Run, wanted: Environment, options: Options) -> Spack:
+    name = wanted.name
     with run.stage("setup"):
         if not shutil.which("gpg"):
             raise HvdError("gpg is not on PATH", "install it: the package gnupg")
         with run.step("Spack and its packages") as task:
-            engine.locate(task)
-        with run.step("configuration") as task:
-            engine.spack.configure(engine.jobs)
+            spack = engine_spack.locate(options.sources, task)
+        with run.step("configuration"):
+            spack.configure(options.jobs)
             missing = settings.missing_externals(name)
-        if missing and not engine.environment.site:
+        if missing and not wanted.site:
             # the frameworks, on a runner that has the checkout in the same place
-            engine.setup(run)
+            SpackEngine(wanted, spack, jobs=options.jobs).setup(run)
             missing = settings.missing_externals(name)
         if missing:
             raise HvdError(
@@ -138,9 +136,4 @@ def _set_up(run: Run, engine: SpackEngine) -> None:
                 "give the site's runners the tags that the job has, and them alone; for an "
                 "environment without a site, one runner with one builds_dir",
             )
-
-
-def _fetch(engine: SpackEngine, directory: pathlib.Path, task: Task) -> None:
-    wanted = mirror.parse(engine.spack.python(directory, queries.SOURCES, task.log))
-    mirror.fill(wanted, engine.spack.mirror, engine.spack.addresses, task.log)
-    task.say(f"{len(wanted)} to build")
+    return spack

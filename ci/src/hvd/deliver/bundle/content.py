@@ -12,11 +12,10 @@ from typing import Mapping, Sequence
 from hvd.core import paths, process, stamp
 from hvd.core.errors import HvdError
 from hvd.core.run import Task
-from hvd.fetch import clone, mirror, source
+from hvd.fetch import clone, source
 from hvd.host import framework
 from hvd.model import pins, recipe
 from hvd.model.environment import HOROVOD, Environment
-from hvd.solve import queries
 from hvd.solve.spack import Spack
 
 #: pip's arguments for what ./hvd itself needs; tests and notebooks need more, which is left out.
@@ -86,15 +85,7 @@ def sources(spack: Spack, environment: Environment, directory: pathlib.Path, tas
 
     It also gets Horovod's sdist for pip.
     """
-    listing = spack.python(environment.directory, queries.SOURCES, task.log, "all")
-    wanted = mirror.parse(listing)
-    mirror.fill(
-        wanted,
-        spack.mirror,
-        spack.addresses,
-        task.log,
-        on_source=lambda each: task.say(f"{each.name}@{each.version}"),
-    )
+    wanted = spack.fetch_sources(environment.directory, task.log, task.say, "all")
     for each in wanted:
         if not each.url.startswith("file:"):
             _copy(spack.mirror / each.path, directory / each.path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from typing import Any, Dict, FrozenSet, Iterable, Mapping
 
 import archspec.cpu
@@ -18,7 +17,7 @@ from hvd.model import pins, recipe, specs
 from hvd.model.environment import HOROVOD, Environment
 from hvd.model.pins import Images
 from hvd.model.specs import Spec
-from hvd.solve import dag_table, site_check
+from hvd.solve import kept, site_check
 
 #: The part of the checkout that goes into the image: what the pip engine needs.
 FILES = ("hvd", "ci", "packages", "repo.yaml", "environments/local-hvd/spack.yaml")
@@ -127,12 +126,17 @@ def _refuse(variants: Mapping[str, Any], frameworks: Iterable[str], gpu: bool) -
 
 def _architectures(environment: Environment, variants: Mapping[str, Any]) -> Dict[str, Any]:
     """The GPU architectures in a site's solution; its spec may leave them open."""
-    table = dag_table.file(environment)
-    # a derived environment has no table, and names them in its spec
-    if not environment.site or variants.get("cuda") is not True or not table.is_file():
+    # a derived environment has no kept solution, and names them in its spec
+    if not environment.site or variants.get("cuda") is not True:
         return {}
-    row = re.search(rf"^\| {HOROVOD} \|.*\bcuda_arch=(\S+)", table.read_text(), re.MULTILINE)
-    return {"cuda_arch": frozenset(row[1].split(","))} if row else {}
+    if not kept.file(environment).is_file():
+        return {}
+    for package in kept.load(environment).packages:
+        for word in package.variants:
+            name, _, values = word.partition("=")
+            if (package.name, name) == (HOROVOD, "cuda_arch"):
+                return {name: frozenset(values.split(","))}
+    return {}
 
 
 def _pinned(frameworks: Iterable[str], images: Images) -> Dict[str, Spec]:

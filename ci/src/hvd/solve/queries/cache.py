@@ -11,7 +11,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import urllib.request
 
 import spack.binary_distribution as binaries
@@ -37,30 +36,27 @@ class Entry(get_url_buildcache_class(3)):
         return super().verify_and_extract_manifest(manifest_contents, verify)
 
 
+#: What gpg says of a signature that is not good, and what that makes of the package.
+FAULTS = {
+    "NO_PUBKEY": "untrusted",
+    "EXPKEYSIG": "expired",
+    "REVKEYSIG": "revoked",
+    "BADSIG": "changed",
+}
+
+
 def signature(text):
     """The state of a manifest by its signature, and the key; empty for a good one."""
     if not text.startswith("-----BEGIN PGP SIGNED MESSAGE-----"):
         return "unsigned", ""
-    with tempfile.NamedTemporaryFile("w", suffix=".sig") as file:
-        file.write(text)
-        file.flush()
-        gpg = ["gpg", "--homedir", os.environ["SPACK_GNUPGHOME"], "--batch", "--no-tty"]
-        done = subprocess.run(
-            [*gpg, "--no-auto-key-retrieve", "--status-fd=1", "--verify", file.name],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-    said = {}
-    for line in done.stdout.splitlines():
-        words = line.split()
-        if words[:1] == ["[GNUPG:]"] and len(words) > 2:
-            said[words[1]] = words[2]
+    gpg = ["gpg", "--homedir", os.environ["SPACK_GNUPGHOME"], "--batch", "--no-tty"]
+    gpg += ["--no-auto-key-retrieve", "--status-fd=1", "--verify"]
+    done = subprocess.run(gpg, input=text, capture_output=True, text=True)
+    lines = [line.split() for line in done.stdout.splitlines()]
+    said = {words[1]: words[2] for words in lines if words[:1] == ["[GNUPG:]"] and words[2:]}
     if done.returncode == 0 and "GOODSIG" in said and "VALIDSIG" in said:
         return "", said["VALIDSIG"]
-    if "NO_PUBKEY" in said:
-        return "untrusted", said["NO_PUBKEY"]
-    for word, state in (("EXPKEYSIG", "expired"), ("REVKEYSIG", "revoked"), ("BADSIG", "changed")):
+    for word, state in FAULTS.items():
         if word in said:
             return state, said[word]
     return "changed", ""
@@ -101,12 +97,8 @@ def fetch(entry, spec, file, key):
         try:
             found = read()
         except Exception as error:
-            missing = not entry.check_blob_exists(record)
-            return (
-                ("missing" if missing else "changed"),
-                entry.get_blob_url(URL, record),
-                str(error),
-            )
+            state = "changed" if entry.check_blob_exists(record) else "missing"
+            return state, entry.get_blob_url(URL, record), str(error)
         # a signature is good for what it was made for, and not under another's name
         if component is BuildcacheComponent.SPEC:
             other = spack.spec.Spec.from_dict(found).dag_hash()

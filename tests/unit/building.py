@@ -1,0 +1,174 @@
+"""A Spack that is a stand-in, and an interpreter that there never was."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import sys
+from typing import Any, Dict, List
+
+from hvd.core import paths
+from hvd.model import environment, pins
+from hvd.model.environment import Environment
+from hvd.solve import site_check
+from hvd.solve.spack import Spack
+
+VERSIONS = {"torch": "2.13.0", "setuptools": "82.0.0"}
+NEEDED = ("numpy", "cloudpickle", "psutil", "pyyaml", "packaging", "setuptools", "cffi")
+
+
+def interpreter(*frameworks: str) -> Dict[str, Any]:
+    """What an interpreter has, see `hvd.host.externals.ask`."""
+    return {
+        "python": {
+            "version": "3.8.18",
+            "prefix": "/site",
+            "executable": "/site/bin/python",
+            "header": True,
+        },
+        "distributions": {
+            name: {"version": VERSIONS.get(name, "2.15.0"), "prefix": "/site"}
+            for name in (*NEEDED, *frameworks)
+        },
+        "frameworks": {},
+    }
+
+
+#: Answers as `plan.json` beside it says, and writes down what it was asked.
+PROGRAM = """#!{python}
+import json, os, pathlib, sys
+home = pathlib.Path({home!r})
+words = sys.argv[1:]
+with open(home / "calls", "a") as calls:
+    calls.write(json.dumps(words) + "\\n")
+plan = json.loads((home / "plan.json").read_text())
+scope = pathlib.Path(os.environ["SPACK_USER_CONFIG_PATH"])
+if set(words) & set(plan["fails"]):
+    sys.exit("==> Error: it fails")
+if "find" in words and plan["compiler"]:
+    external = {{"spec": "gcc@12.2.0"}}
+    external["extra_attributes"] = {{"compilers": {{"cxx": "/usr/bin/c++"}}}}
+    text = json.dumps({{"packages": {{"gcc": {{"externals": [external]}}}}}})
+    (scope / "packages.yaml").write_text(text)
+if "concretize" in words:
+    directory = pathlib.Path(words[words.index("-e") + 1])
+    lock = plan["locks"].get(directory.name, plan["lock"])
+    (directory / "spack.lock").write_text(json.dumps({{"concrete_specs": lock}}))
+if "python" in words:
+    print("==> a warning")
+    print(json.dumps(plan[pathlib.Path(words[words.index("python") + 1]).stem]))
+"""
+SETUP = """
+spack() { export SPACK_ENV="$3" SEEN="$SECRET"; }
+"""
+
+
+class FakeSpack:
+    """A stand-in for ``spack`` below ``home``.
+
+    `plan` says what it does: ``lock``, the concrete specs that it solves any environment with, and
+    ``locks``, those of an environment by its name; ``fails``, words that make it fail; what a
+    program of ``solve/queries`` prints, by name; ``compiler``, whether it finds one.
+    """
+
+    def __init__(self, home: pathlib.Path) -> None:
+        self.home = home
+        for name, text in (
+            ("bin/spack", PROGRAM.format(python=sys.executable, home=str(home))),
+            ("share/spack/setup-env.sh", SETUP),
+            ("lib/spack/spack/__init__.py", '__version__ = "1.2.0"\n'),
+        ):
+            (home / name).parent.mkdir(parents=True)
+            (home / name).write_text(text)
+        (home / "bin/spack").chmod(0o755)
+        self.plan: Dict[str, Any] = {
+            "lock": {},
+            "locks": {},
+            "fails": [],
+            "compiler": True,
+            "prune": {"unneeded": ["llvm"], "compilers_here": True},
+            "sources": [],
+            "built": {},
+        }
+        self.spack = Spack(home, home / "packages", pins.versions().pairs[0], {})
+
+    def let(self, **changes: Any) -> None:
+        """Change the plan."""
+        self.plan.update(changes)
+        (self.home / "plan.json").write_text(json.dumps(self.plan))
+
+    def calls(self) -> List[List[str]]:
+        """The arguments of each call since the last time."""
+        file = self.home / "calls"
+        lines = file.read_text().splitlines() if file.exists() else []
+        file.unlink(missing_ok=True)
+        return [json.loads(line)[1:] for line in lines]
+
+    def commands(self) -> List[str]:
+        """The same, each by the word that says what it is."""
+        told = ("find", "concretize", "install", "uninstall")
+        found = []
+        for words in self.calls():
+            programs = [pathlib.Path(word).stem for word in words if word.endswith(".py")]
+            found += [word for word in words if word in told] or programs
+        return found
+
+
+def pytorch_environment() -> Environment:
+    """An environment for this machine, in a directory of its own."""
+    return environment.derive(
+        environment.load("local-hvd"), "py-horovod@0.28.1 +mpi+gloo frameworks:=pytorch"
+    )
+
+
+def node(name: str, version: str, **more: Any) -> Dict[str, Any]:
+    """A concrete spec as in a lock file."""
+    arch = {"platform": "linux", "platform_os": "debian12", "target": {"name": "zen3"}}
+    return {"name": name, "version": version, "arch": arch, "parameters": {}, **more}
+
+
+VARIANTS = {"mpi": True, "gloo": True, "cuda": False, "frameworks": ["pytorch"]}
+#: A solution of `pytorch_environment`.
+LOCK = {
+    "a": node("py-horovod", "0.28.1", parameters=VARIANTS),
+    "b": node("python", "3.8.18", external={"path": "/site", "module": None}),
+    "c": node("py-torch", "2.13.0", external={"path": "/site", "module": None}),
+}
+BUILT = {
+    "changes": [{"kind": "prepend", "name": "PATH", "value": "/opt/bin", "separator": ":"}],
+    "other": [],
+    "modules": ["openmpi/4"],
+    "compiler": {"name": "gcc", "version": "12.2.0"},
+    "mpi": {"name": "openmpi", "version": "4.1.8"},
+    "parts": [
+        {"hash": key, "licence": "", "prefix": "/p", "runs": True, "bom": ""} for key in LOCK
+    ],
+}
+
+
+def fake_spack(home: pathlib.Path) -> FakeSpack:
+    """A stand-in that can solve and build `pytorch_environment`."""
+    paths.STATE.mkdir(exist_ok=True)
+    fake = FakeSpack(home)
+    fake.let(lock=LOCK, built=BUILT)
+    return fake
+
+
+def site_solution(name: str) -> Dict[str, Any]:
+    """A solution of a site's environment: Horovod is built, all else is the site's."""
+    chosen = environment.load(name)
+    variants = {k: v if v in (True, False) else sorted(v) for k, v in chosen.root.variants.items()}
+    nodes = [node(environment.HOROVOD, chosen.root.versions, parameters=variants)]
+    nodes.append(node("py-psutil", "7.2.2"))
+    for package, entries in site_check.externals(site_check.file(chosen.site)).items():
+        version, prefix, modules = entries[0]
+        external = {"path": prefix or None, "module": list(modules) or None}
+        nodes.append(node(package, version, external=external))
+    wanted = site_check.architecture(chosen.specs[0])
+    for each in nodes:
+        each["arch"] = {
+            "platform": "linux",
+            "platform_os": wanted["os"],
+            "target": {"name": wanted["target"]},
+        }
+    return {str(number): each for number, each in enumerate(nodes)}

@@ -1,0 +1,368 @@
+"""The Spack engine, with a stand-in for Spack."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+
+import pytest
+import yaml
+
+from hvd.build.engine_spack import SpackEngine, pair_of
+from hvd.core import paths
+from hvd.core.errors import HvdError
+from hvd.core.run import Run, StageFailed
+from hvd.fetch import clone
+from hvd.host import externals, local
+from hvd.host.mpi import Mpi
+from hvd.model import environment, pins
+from hvd.model.built import Change, Part
+from hvd.solve import spack as spack_module
+from hvd.solve.spack import Sources
+from tests.unit.building import BUILT, LOCK, VARIANTS, fake_spack, interpreter, pytorch_environment
+
+PRUNED = ["prune", "concretize"]
+SOURCE = {"name": "py-horovod", "version": "0.28.1", "url": "file:///x", "sha256": "", "path": "x"}
+
+
+@pytest.fixture
+def fake(workplace):
+    return fake_spack(workplace / "spack")
+
+
+@pytest.fixture
+def subject(fake):
+    return pytorch_environment()
+
+
+def stage(engine, name, work):
+    """The steps of a stage: name and status; and what ``work`` returned or raised."""
+    run = Run(engine.environment.name, engine.name)
+    result = None
+    try:
+        with run.stage(name) as made:
+            result = work(run)
+    except StageFailed as failure:
+        result = failure
+    return [(step.name, step.status) for step in made.steps], result
+
+
+def concretize(engine):
+    found = interpreter("torch")
+    return stage(engine, "concretize", lambda run: engine.concretize(run, found))
+
+
+def solved(engine):
+    return concretize(engine)[1]
+
+
+def test_setup_configures_spack_and_finds_what_the_machine_has(fake, subject, monkeypatch):
+    monkeypatch.setattr(local, "prepare", lambda run, subject, python: interpreter("torch"))
+    engine = SpackEngine(subject, fake.spack, jobs=3)
+    steps, found = stage(engine, "setup", engine.setup)
+    assert steps == [("configuration", "ok"), ("compilers and build tools", "ok")]
+    assert found == interpreter("torch")
+    assert fake.commands() == ["find", "find"]
+    config = yaml.safe_load((fake.spack.scope / "config.yaml").read_text())["config"]
+    assert config["build_jobs"] == 3 and config["install_tree"]["root"].startswith(
+        str(paths.STATE)
+    )
+    tools = yaml.safe_load((fake.spack.state / "tools" / "packages.yaml").read_text())["packages"]
+    assert {name for name, entry in tools.items() if not entry["buildable"]} == {
+        *("c", "cxx", "fortran", "gcc")
+    }
+    script = (paths.STATE / "setup-env.sh").read_text()
+    shown = subprocess.check_output(["bash", "-c", f"{script}\nenv"], text=True)
+    assert f"SPACK_USER_CONFIG_PATH={fake.spack.scope}\n" in shown
+    fake.let(compiler=False)
+    steps, failure = stage(engine, "setup", engine.setup)
+    assert steps[-1] == ("compilers and build tools", "failed") and failure.status == 10
+
+
+def test_an_environment_of_a_site_takes_nothing_of_this_machine(fake):
+    engine = SpackEngine(environment.load("perlmutter-hvd"), fake.spack)
+    steps, found = stage(engine, "setup", engine.setup)
+    assert steps == [("configuration", "ok")] and not found["distributions"]
+    assert fake.calls() == []
+
+
+def test_an_environment_is_solved_once(fake, subject):
+    engine = SpackEngine(subject, fake.spack)
+    steps, solution = concretize(engine)
+    assert steps == [("spack concretize", "ok")] and fake.commands() == PRUNED
+    assert solution.specs == LOCK and pair_of(subject) == fake.spack.pair.name
+    steps, again = concretize(engine)
+    assert steps == [("spack concretize", "cached")] and fake.calls() == []
+    assert again == solution
+
+
+@pytest.mark.parametrize("file", ["spack.yaml", "packages.yaml", "spack.lock"])
+def test_each_input_of_a_solution_counts(fake, subject, file):
+    engine = SpackEngine(subject, fake.spack)
+    concretize(engine)
+    directory = fake.spack.scope if file == "packages.yaml" else subject.directory
+    directory.mkdir(exist_ok=True)
+    with open(directory / file, "a") as stream:
+        stream.write("\n")
+    fake.calls()
+    concretize(engine)
+    assert fake.commands() == PRUNED
+
+
+def test_fresh_solves_anew_and_takes_nothing_from_spacks_cache(fake, subject):
+    concretize(SpackEngine(subject, fake.spack))
+    fake.calls()
+    concretize(SpackEngine(subject, fake.spack, fresh=True))
+    _, words = fake.calls()
+    assert "concretizer:concretization_cache:enable:false" in words
+
+
+def test_compilers_of_what_is_installed_here_are_no_compilers_of_a_site(fake, subject):
+    concretize(SpackEngine(subject, fake.spack))
+    assert not [word for word in fake.calls()[1] if "install_tree" in word]
+    fake.let(prune={"unneeded": ["llvm"], "compilers_here": False})
+    concretize(SpackEngine(subject, fake.spack, fresh=True))
+    assert [word for word in fake.calls()[1] if "install_tree" in word]
+    pruned = fake.spack.state / subject.name / "prune" / "packages.yaml"
+    assert yaml.safe_load(pruned.read_text()) == {"packages": {"llvm": {"buildable": False}}}
+
+
+def test_what_another_spack_made_is_forgotten(fake, subject):
+    concretize(SpackEngine(subject, fake.spack))
+    view = subject.directory / ".spack-env" / "view"
+    view.mkdir(parents=True)
+    fake.calls()
+    concretize(SpackEngine(subject, fake.spack))
+    assert view.exists() and fake.calls() == []
+    other = dataclasses.replace(fake.spack, pair=pins.versions().pairs[-1])
+    concretize(SpackEngine(subject, other))
+    assert not view.exists() and fake.commands() == PRUNED
+    assert pair_of(subject) == other.pair.name
+
+
+@pytest.mark.parametrize("word", ["python", "concretize"])
+def test_a_solve_that_failed_is_done_again(fake, subject, word):
+    engine = SpackEngine(subject, fake.spack)
+    fake.let(fails=[word])
+    steps, failure = concretize(engine)
+    assert steps == [("spack concretize", "failed")] and failure.status == 11
+    assert "it fails" in failure.error.log.read_text()
+    assert not subject.lock.exists()
+    fake.let(fails=[])
+    assert concretize(engine)[0] == [("spack concretize", "ok")]
+
+
+def test_a_solution_that_is_not_the_sites_is_not_kept_as_solved(fake, workplace):
+    """Nothing of it is taken for granted by the next run."""
+    chosen = dataclasses.replace(environment.load("perlmutter-hvd"), directory=workplace / "site")
+    chosen.directory.mkdir()
+    (chosen.directory / "spack.yaml").write_text("")
+    engine = SpackEngine(chosen, fake.spack)
+    for _ in range(2):
+        fake.calls()
+        steps, failure = concretize(engine)
+        assert steps == [("spack concretize", "failed")]
+        assert "os=debian12, not sles15" in failure.error.message
+        assert fake.commands() == PRUNED
+
+
+def test_an_mpi_that_the_recipe_refuses_is_refused_before_the_solve(fake, subject, monkeypatch):
+    monkeypatch.setattr(externals, "find_mpi", lambda found: Mpi("openmpi", "3.1.3", paths.ROOT))
+    _, failure = concretize(SpackEngine(subject, fake.spack))
+    assert failure.status == 11 and "3.1.3" in failure.error.message and fake.calls() == []
+
+
+def test_a_lock_that_is_none_is_named(fake, subject):
+    subject.lock.write_text("{}")
+    with pytest.raises(HvdError, match="spack.lock"):
+        SpackEngine(subject, fake.spack).solution()
+
+
+@pytest.mark.parametrize(
+    ("options", "sources", "steps", "commands"),
+    [
+        ({}, [SOURCE], [("sources", "ok"), ("spack install", "ok")], ["sources", "install"]),
+        ({}, [], [("sources", "ok"), ("spack install", "cached")], ["sources", "install"]),
+        (
+            {"fresh": True},
+            [SOURCE],
+            [("spack uninstall py-horovod", "ok"), ("sources", "ok"), ("spack install", "ok")],
+            ["uninstall", "sources", "install"],
+        ),
+    ],
+)
+def test_a_build(fake, subject, options, sources, steps, commands):
+    engine = SpackEngine(subject, fake.spack, jobs=5, **options)
+    solution = solved(engine)
+    fake.calls()
+    fake.let(sources=sources)
+    done, _ = stage(engine, "build", solution.build)
+    assert done == steps
+    assert fake.commands() == commands
+
+
+def test_a_build_that_failed(fake, subject):
+    engine = SpackEngine(subject, fake.spack)
+    solution = solved(engine)
+    fake.let(fails=["install"], sources=[SOURCE])
+    steps, failure = stage(engine, "build", solution.build)
+    assert steps == [("sources", "ok"), ("spack install", "failed")] and failure.status == 12
+
+
+def test_a_source_without_a_checksum_is_not_fetched(fake, subject):
+    engine = SpackEngine(subject, fake.spack)
+    solution = solved(engine)
+    fake.calls()
+    fake.let(sources=[{**SOURCE, "url": "https://127.0.0.1:9/x.tar.gz"}])
+    steps, failure = stage(engine, "build", solution.build)
+    assert steps == [("sources", "failed")] and "py-horovod@0.28.1" in failure.error.message
+    assert fake.commands() == ["sources"]
+
+
+def record(engine):
+    """The record of a build and its parts, or how it failed."""
+    solution = solved(engine)
+
+    def work(run):
+        with run.step("activation") as task:
+            return solution.record(task)
+
+    return stage(engine, "build", work)[1]
+
+
+@pytest.mark.parametrize(
+    ("variants", "expected"),
+    [
+        (
+            {},
+            {
+                "controllers": ("gloo", "mpi"),
+                "operations": ("gloo", "mpi"),
+                "gpu": "",
+                "architectures": (),
+                "nccl_link": "",
+                "gpu_mpi": False,
+            },
+        ),
+        (
+            {"mpi": False, "cuda": True, "cuda_arch": ["80", "90"], "nccl": True},
+            {
+                "controllers": ("gloo",),
+                "operations": ("gloo", "nccl"),
+                "gpu": "cuda",
+                "architectures": ("80", "90"),
+                "nccl_link": "shared",
+            },
+        ),
+        (
+            {"rocm": True, "amdgpu_target": "gfx90a", "gpu_ops": "mpi", "nccl": False},
+            {"gpu": "rocm", "architectures": ("gfx90a",), "gpu_mpi": True, "nccl_link": ""},
+        ),
+    ],
+)
+def test_the_record_of_a_build(fake, subject, monkeypatch, variants, expected):
+    horovod = {**LOCK["a"], "parameters": {**VARIANTS, **variants}}
+    fake.let(lock={**LOCK, "a": horovod})
+    engine = SpackEngine(subject, fake.spack)
+    monkeypatch.setenv("SECRET", "hunter2")
+    done, parts = record(engine)
+    assert {name: getattr(done, name) for name in expected} == expected
+    assert (done.environment, done.engine, done.version) == (subject.name, "spack", "0.28.1")
+    assert done.frameworks == {"pytorch": "2.13.0"} and done.python == "3.8.18"
+    assert done.compiler == Part("gcc", "12.2.0") and done.mpi == Part("openmpi", "4.1.8")
+    assert done.changes == (Change("prepend", "PATH", "/opt/bin"),)
+    assert {part.name: part.external for part in parts} == {
+        "py-horovod": False,
+        "python": True,
+        "py-torch": True,
+    }
+    assert done.modules == ("openmpi/4",) and done.digest == engine.digest(subject)
+    # the whole environment of the activation, of which a secret of the caller's is no part
+    assert done.variables["SPACK_ENV"] == str(subject.directory)
+    assert done.variables["SEEN"] == "" and "hunter2" not in json.dumps(done.variables)
+
+
+def test_a_change_that_no_module_can_take_back_is_refused(fake, subject):
+    fake.let(built={**BUILT, "other": ["RemovePath LD_PRELOAD"]})
+    failure = record(SpackEngine(subject, fake.spack))
+    assert failure.status == 12 and "LD_PRELOAD" in failure.error.message
+
+
+def test_what_the_report_says_of_a_solution(fake, subject):
+    solution = solved(SpackEngine(subject, fake.spack))
+    versions = solution.versions()
+    assert list(versions)[0] == "Horovod" and versions["PyTorch"] == "2.13.0"
+    assert versions["Python"] == "3.8.18" and "TensorFlow" not in versions
+    assert [node.name for node in solution.dag()] == ["py-horovod", "python", "py-torch"]
+    assert solution.engine.commits()["Spack"] == fake.spack.pair.spack.commit
+
+
+DEFAULT, *_, OLD = pins.versions().pairs
+
+
+@pytest.fixture
+def cached(workplace, monkeypatch):
+    """Clones that are made at once; the addresses that they are from, by what they are."""
+    made = {}
+
+    def ensure(address, pin, destination, log):
+        made[destination.parent.name] = (address, pin)
+        destination.mkdir(parents=True, exist_ok=True)
+
+    monkeypatch.setattr(clone, "ensure", ensure)
+    monkeypatch.setenv("SPACK_ROOT", "")
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("sources", "pair"), [(Sources(), DEFAULT), (Sources(pair=OLD.name), OLD)]
+)
+def test_the_pinned_spack_is_cloned(cached, workplace, sources, pair):
+    found = spack_module.locate(sources, workplace / "log")
+    assert found.pair == pair and pair.spack.commit in str(found.root)
+    official = pins.versions().git
+    assert cached == {
+        "spack": (official["spack"], pair.spack),
+        "packages": (official["packages"], pair.packages),
+    }
+
+
+def test_an_address_takes_the_place_of_the_official_one(cached, workplace):
+    sources = Sources("https://x/spack.git", "https://x/packages.git", "https://x/wrapper.git")
+    found = spack_module.locate(sources, workplace / "log")
+    assert cached["spack"][0] == sources.spack and cached["packages"][0] == sources.packages
+    assert found.addresses["compiler-wrapper"] == sources.compiler_wrapper
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_supported_spack_that_is_there_is_taken(cached, fake, monkeypatch, named):
+    monkeypatch.setenv("SPACK_ROOT", str(fake.home))
+    sources = Sources(spack=str(fake.home)) if named else Sources()
+    found = spack_module.locate(sources, fake.home / "log")
+    assert found.root == fake.home and found.pair == DEFAULT and "spack" not in cached
+    # one that is not supported is passed over, unless it is named
+    (fake.home / "lib/spack/spack/__init__.py").write_text('__version__ = "0.23.0"\n')
+    if named:
+        with pytest.raises(HvdError, match="0.23"):
+            spack_module.locate(sources, fake.home / "log")
+    else:
+        assert spack_module.locate(sources, fake.home / "log").root != fake.home
+
+
+def test_a_spack_and_a_pair_that_contradict_each_other(cached, fake):
+    with pytest.raises(HvdError, match=OLD.name):
+        spack_module.locate(Sources(spack=str(fake.home), pair=OLD.name), fake.home / "log")
+
+
+def test_packages_decide_on_the_pair(cached, fake, monkeypatch):
+    checkout = fake.home / "packages"
+    (checkout / "repos/spack_repo/builtin").mkdir(parents=True)
+    sources = Sources(packages=str(checkout))
+    monkeypatch.setattr(clone, "commit", lambda directory: OLD.packages.commit)
+    found = spack_module.locate(sources, fake.home / "log")
+    assert found.pair == OLD and found.packages == checkout
+    monkeypatch.setattr(clone, "commit", lambda directory: "f" * 40)
+    with pytest.raises(HvdError, match="ffffffffffff"):
+        spack_module.locate(sources, fake.home / "log")
