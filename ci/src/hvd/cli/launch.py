@@ -2,127 +2,124 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
-from typing import Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
 
 import typer
 
 from hvd.core import console
 from hvd.core.errors import HvdError
-from hvd.launch import batch, hosts, methods, program, request
+from hvd.launch import batch, hosts, methods, program, request, schedulers
 from hvd.launch.request import Request
-from hvd.model import site
 
 _SHAPE = "How many ranks, and where"
 _HOW = "How they are started"
-_WHAT = "What comes of it"
+_PRINTED = "What is printed or done"
 _JOB = "What the scheduler is told"
 
 
-def _text(name: str, metavar: str, panel: str, help: str):
+def _option(default: Any, name: str, metavar: Optional[str], panel: str, help: str, **more: Any):
     return typer.Option(
-        "", name, metavar=metavar, help=help, show_default=False, rich_help_panel=panel
+        default,
+        name,
+        metavar=metavar,
+        help=help,
+        show_default=False,
+        rich_help_panel=panel,
+        **more,
     )
+
+
+def _text(name: str, metavar: str, panel: str, help: str):
+    return _option("", name, metavar, panel, help)
+
+
+def _texts(name: str, metavar: str, panel: str, help: str):
+    return _option([], name, metavar, panel, help)
 
 
 def _flag(name: str, panel: str, help: str):
-    return typer.Option(False, name, help=help, show_default=False, rich_help_panel=panel)
+    return _option(False, name, None, panel, help)
 
 
 def _number(name: str, metavar: str, help: str):
-    return typer.Option(
-        None, name, metavar=metavar, help=help, show_default=False, rich_help_panel=_SHAPE
-    )
+    return _option(None, name, metavar, _SHAPE, help, min=1)
 
 
-def _several(name: str, metavar: str, panel: str, help: str):
-    return typer.Option(
-        [], name, metavar=metavar, help=help, show_default=False, rich_help_panel=panel
-    )
-
-
-NodesOption = _number("--nodes", "N", "Number of nodes.  [default: 1, or those of --hosts]")
-RanksOption = _number("--ranks-per-node", "R", "Ranks per node.  [default: one per GPU]")
-HostsOption = _text("--hosts", "LIST", _SHAPE, "Hosts, for example 'server[1-4]'.")
-PartitionOption = _text("--partition", "NAME", _SHAPE, "Another of the site's partitions.")
-RacksOption = _number("--racks", "N", "Reserve whole racks, that many (LSF).")
-AislesOption = _number("--aisles", "N", "In that many aisles (ddlrun).")
-ViaOption = _text("--via", "METHOD", _HOW, f"Launch method: {', '.join(methods.METHODS)}.")
-GlooOption = _flag("--gloo", _HOW, "Horovod's controller is Gloo (horovodrun).")
-RdmaOption = _flag("--rdma", _HOW, "MPI uses RDMA (mpirun).")
-ImageOption = _text("--image", "IMAGE", _HOW, "Start the program in this Shifter image.")
-SmpiargsOption = _text("--smpiargs", "TEXT", _HOW, "For Spectrum MPI (jsrun).")
-RankfileOption = _text("--rankfile", "FILE", _HOW, "Which rank is where (ddl-mpirun).")
-EnvOption = _several("--env", "NAME=VALUE", _HOW, "A variable for the program; repeatable.")
-BatchOption = _flag("--batch", _WHAT, "Print the whole batch script.")
-AskOption = _flag("--ask", _WHAT, "Print an srun that gets the nodes too.")
-AllocateOption = _flag("--allocate", _WHAT, "Print the command that gets nodes to type on.")
-RunOption = _flag("--run", _WHAT, "Run the program, inside a job.")
-AccountOption = _text("--account", "NAME", _JOB, "Account to charge.")
-TimeOption = _text("--time", "H:MM:SS", _JOB, "Time limit.")
-QueueOption = _text("--queue", "NAME", _JOB, "Queue, partition or quality of service.")
-JobNameOption = _text("--job-name", "NAME", _JOB, "The job's name.")
-OutputOption = _text("--output", "FILE", _JOB, "File for stdout.")
-ErrorOption = _text("--error", "FILE", _JOB, "File for stderr.")
-ModuleOption = _several(
-    "--module", "NAMES", _JOB, "Load these in place of the site's; repeatable."
-)
-SetupOption = _several(
-    "--setup", "LINE", _JOB, "Shell in place of the environment's activation; repeatable."
-)
-ExpandOption = _flag("--expand", _JOB, "Leave $NAME in the program's words to the job's shell.")
+_Nodes = _number("--nodes", "N", "Number of nodes.  [default: 1, or those of --hosts]")
+_Ranks = _number("--ranks-per-node", "R", "Ranks per node.  [default: one per GPU]")
+_Hosts = _text("--hosts", "LIST", _SHAPE, "Hosts, for example 'server[1-4]'.")
+_Partition = _text("--partition", "NAME", _SHAPE, "Another of the site's partitions.")
+_Racks = _number("--racks", "N", "Reserve whole racks, that many (LSF).")
+_Aisles = _number("--aisles", "N", "In that many aisles (ddlrun).")
+_Via = _text("--via", "METHOD", _HOW, f"Launch method: {', '.join(methods.METHODS)}.")
+_Gloo = _flag("--gloo", _HOW, "Horovod's controller is Gloo (horovodrun).")
+_Rdma = _flag("--rdma", _HOW, "MPI uses RDMA (mpirun).")
+_Image = _text("--image", "IMAGE", _HOW, "Start the program in this Shifter image.")
+_Smpiargs = _text("--smpiargs", "TEXT", _HOW, "For Spectrum MPI (jsrun).")
+_Rankfile = _text("--rankfile", "FILE", _HOW, "Which rank is where (ddl-mpirun).")
+_Env = _texts("--env", "NAME=VALUE", _HOW, "A variable for the program; repeatable.")
+_Batch = _flag("--batch", _PRINTED, "Print the whole batch script.")
+_Ask = _flag("--ask", _PRINTED, "Print an srun that gets the nodes too.")
+_Allocate = _flag("--allocate", _PRINTED, "Print the command that gets nodes to type on.")
+_Run = _flag("--run", _PRINTED, "Run the program, inside a job.")
+_Account = _text("--account", "NAME", _JOB, "Account to charge.")
+_Time = _text("--time", "H:MM:SS", _JOB, "Time limit.")
+_Queue = _text("--queue", "NAME", _JOB, "Queue, partition or quality of service.")
+_JobName = _text("--job-name", "NAME", _JOB, "The job's name.")
+_Output = _text("--output", "FILE", _JOB, "File for stdout.")
+_Error = _text("--error", "FILE", _JOB, "File for stderr.")
+_Module = _texts("--module", "NAMES", _JOB, "Load these in place of the site's; repeatable.")
+_Setup = _texts("--setup", "LINE", _JOB, "Shell in place of the activation; repeatable.")
+_Expand = _flag("--expand", _JOB, "Leave $NAME in the program's words to the job's shell.")
 
 
 def launch(
     name: str = typer.Argument(..., metavar="ENV", help="Environment; see environments/sites."),
     words: Optional[List[str]] = typer.Argument(None, metavar="PROGRAM", help="To run."),
-    nodes: Optional[int] = NodesOption,
-    ranks_per_node: Optional[int] = RanksOption,
-    hosts_list: str = HostsOption,
-    partition: str = PartitionOption,
-    racks: Optional[int] = RacksOption,
-    aisles: Optional[int] = AislesOption,
-    via: str = ViaOption,
-    gloo: bool = GlooOption,
-    rdma: bool = RdmaOption,
-    image: str = ImageOption,
-    smpiargs: str = SmpiargsOption,
-    rankfile: str = RankfileOption,
-    env: List[str] = EnvOption,
-    whole_script: bool = BatchOption,
-    ask: bool = AskOption,
-    allocate: bool = AllocateOption,
-    run: bool = RunOption,
-    account: str = AccountOption,
-    time: str = TimeOption,
-    queue: str = QueueOption,
-    job_name: str = JobNameOption,
-    output: str = OutputOption,
-    error: str = ErrorOption,
-    module: List[str] = ModuleOption,
-    setup: List[str] = SetupOption,
-    expand: bool = ExpandOption,
+    nodes: Optional[int] = _Nodes,
+    ranks_per_node: Optional[int] = _Ranks,
+    hosts_list: str = _Hosts,
+    partition: str = _Partition,
+    racks: Optional[int] = _Racks,
+    aisles: Optional[int] = _Aisles,
+    via: str = _Via,
+    gloo: bool = _Gloo,
+    rdma: bool = _Rdma,
+    image: str = _Image,
+    smpiargs: str = _Smpiargs,
+    rankfile: str = _Rankfile,
+    env: List[str] = _Env,
+    whole_script: bool = _Batch,
+    ask: bool = _Ask,
+    allocate: bool = _Allocate,
+    run: bool = _Run,
+    account: str = _Account,
+    time: str = _Time,
+    queue: str = _Queue,
+    job_name: str = _JobName,
+    output: str = _Output,
+    error: str = _Error,
+    module: List[str] = _Module,
+    setup: List[str] = _Setup,
+    expand: bool = _Expand,
 ) -> None:
     """Print the command that starts a program on many ranks, or run it.
 
     For example: ./hvd launch perlmutter-hvd --nodes 2 -- python train.py
     """
-    machine = site.of(name)
-    named = tuple(hosts.named(hosts_list)) if hosts_list else ()
-    kind = _partition(machine, name, partition)
-    asked = Request(
-        site=machine,
-        environment=name,
-        partition=kind,
-        nodes=(len(named) or 1) if nodes is None else nodes,
-        ranks_per_node=kind.default_ranks if ranks_per_node is None else ranks_per_node,
-        method=via or machine.launcher,
+    asked = request.make(
+        name,
+        partition=partition,
+        nodes=nodes or 0,
+        ranks_per_node=ranks_per_node or 0,
+        method=via,
         program=tuple(words or ()),
-        hosts=named,
-        job=_job(machine, kind),
-        racks=_given("--racks", racks),
-        aisles=_given("--aisles", aisles),
+        hosts=tuple(hosts.named(hosts_list)) if hosts_list else (),
+        racks=racks or 0,
+        aisles=aisles or 0,
         variables=_variables(env),
         modules=tuple(module),
         setup=tuple(setup),
@@ -130,55 +127,33 @@ def launch(
         **dict(account=account, time=time, queue=queue, job_name=job_name),
         **dict(output=output, error=error, expand=expand),
     )
+    job = schedulers.of(asked.site).job(asked.partition, os.environ)
+    asked = dataclasses.replace(asked, job=None if job is None else tuple(job))
     if [whole_script, ask, allocate, run].count(True) > 1:
         raise HvdError("--batch, --ask, --allocate and --run exclude each other", "choose one")
     if not asked.program and not allocate:
         raise HvdError("no program to start", "put it behind --, for example: -- python train.py")
     request.check(asked)
     if run:
-        program.run(asked, os.environ)
-    sys.stdout.write(_printed(asked, whole_script, ask, allocate))
-
-
-def _printed(asked: Request, whole_script: bool, ask: bool, allocate: bool) -> str:
-    """Return the text for standard output; write notes to standard error."""
+        program.run(asked, os.environ)  # does not return
     if allocate:
-        return batch.allocation(asked) + "\n"
-    if whole_script:
-        submit = {"slurm": "sbatch", "lsf": "bsub"}.get(asked.site.scheduler, "")
+        text = batch.allocation(asked) + "\n"
+    elif whole_script:
         text = batch.script(asked)
+        submit = schedulers.of(asked.site).submit
         console.aside(f"to submit it, write it to a file: {submit} FILE")
-        return text
-    text = batch.asking(asked) if ask else methods.quoted(asked)
-    methods.check_hosts(asked)
+    else:
+        text = (batch.asking(asked) if ask else methods.quoted(asked)) + "\n"
+        methods.check_hosts(asked)
+        _note_needs(asked, ask)
+    sys.stdout.write(text)
+
+
+def _note_needs(asked: Request, ask: bool) -> None:
     if asked.fabric and not methods.choose(asked).forwards:
         console.aside("it needs: " + "; ".join(batch.exports(asked.fabric)))
     if asked.job is None and asked.site.scheduler != "none" and not ask:
         console.aside("it is for inside of a job: --allocate prints how to get one")
-    return text + "\n"
-
-
-def _partition(machine: site.Site, name: str, partition: str) -> site.Partition:
-    wanted = partition or machine.environments[name].partition
-    if wanted not in machine.partitions:
-        raise HvdError(
-            f"--partition: {machine.name} has none called '{wanted}'",
-            request.nearest(wanted, list(machine.partitions)),
-        )
-    return machine.partitions[wanted]
-
-
-def _job(machine: site.Site, kind: site.Partition) -> Optional[Tuple[str, ...]]:
-    launch_node = bool(kind.lsf and kind.lsf.launch_slots)
-    found = hosts.of_job(machine.scheduler, launch_node, os.environ)
-    return None if found is None else tuple(found)
-
-
-def _given(option: str, value: Optional[int]) -> int:
-    """``value``, which is 0 where the option is not given."""
-    if value is not None and value < 1:
-        raise HvdError(f"{option}: {value} is not a positive number", "give 1 or more")
-    return value or 0
 
 
 def _variables(entries: List[str]) -> Dict[str, str]:

@@ -11,7 +11,7 @@ from hvd.core.errors import HvdError
 from hvd.launch import methods
 from hvd.launch.request import Request
 
-#: What the script ``hvd`` changes for itself; and what it puts before the name to keep
+#: The variables that the script ``hvd`` changes for itself, and the prefix under which it keeps
 #: the caller's.
 CHANGED = ("PYTHONPATH", "PYTHONNOUSERSITE")
 KEPT = "HVD_CALLER_"
@@ -21,7 +21,7 @@ def run(request: Request, environ: Mapping[str, str]) -> None:
     """Become the launcher.
 
     Raises:
-        HvdError: we are in no job of the site's scheduler, or there is no such launcher.
+        HvdError: this is no job of the site's scheduler, or there is no such launcher.
     """
     site = request.site
     if site.scheduler != "none" and request.job is None:
@@ -42,17 +42,19 @@ def run(request: Request, environ: Mapping[str, str]) -> None:
 
 
 def environment(request: Request, environ: Mapping[str, str]) -> Dict[str, str]:
-    """The caller's environment with what the launcher and the fabric need and the user sets."""
+    """The caller's environment with the launcher's, the network's and the user's variables."""
     own = methods.choose(request).variables
     return {**own, **callers(environ), **request.fabric, **request.variables}
 
 
 def callers(environ: Mapping[str, str]) -> Dict[str, str]:
     """``environ`` as it was before the script ``hvd`` changed it for itself."""
-    kept = dict(environ)
+    kept = {
+        name: value
+        for name, value in environ.items()
+        if name not in CHANGED and not name.startswith(KEPT)
+    }
     for name in CHANGED:
-        kept.pop(name, None)
-        value = kept.pop(f"{KEPT}{name}", None)
-        if value is not None:
-            kept[name] = value
+        if f"{KEPT}{name}" in environ:
+            kept[name] = environ[f"{KEPT}{name}"]
     return kept

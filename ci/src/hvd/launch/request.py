@@ -5,75 +5,47 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from typing import Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from hvd.core.errors import HvdError
+from hvd.model import site as site_module
 from hvd.model.site import Partition, Settings, Site, Use
 
-_TIME = re.compile(r"(\d+):([0-5]\d):([0-5]\d)")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-#: NVIDIA's NCCL User Guide, "Creating a Communicator": a device may not be two ranks of it.
+#: NVIDIA's NCCL User Guide, "Creating a Communicator": two ranks of one must not share a device.
 #: RCCL has NCCL's interface.
 _ONE_RANK_PER_GPU = {"nccl": "NCCL", "rccl": "RCCL"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """A launch.
-
-    Args:
-        environment: its name.
-        nodes: how many.
-        ranks_per_node: how many on each.
-        method: the launch method's name.
-        program: the words of the program that every rank runs.
-        hosts: where the user names them.
-        job: the nodes of the job that we are in; None outside of one.
-        gloo: whether Horovod's controller is to be Gloo.
-        rdma: whether MPI is to use RDMA.
-        account: what the job is billed to.
-        time: limit, H:MM:SS.
-        queue: queue, partition or quality of service, as the site has it.
-        job_name: for the scheduler.
-        output: file for what the job prints.
-        error: file for its errors.
-        image: container image.
-        racks: how many racks the nodes may be on; 0 for any.
-        aisles: how many aisles those racks are in; 0 where it does not matter.
-        smpiargs: what jsrun hands to Spectrum MPI.
-        rankfile: which rank is where, for ddl-mpirun.
-        variables: the user's environment variables.
-        modules: the modules to load, one `module load` each, in place of the site's.
-        setup: lines of shell in place of the environment's activation.
-        expand: whether $NAME in the program's words is for the job's shell.
-    """
+    """A launch; an option that is not given is empty or 0."""
 
     site: Site
     environment: str
     partition: Partition
     nodes: int
     ranks_per_node: int
-    method: str
-    program: Tuple[str, ...] = ()
-    hosts: Tuple[str, ...] = ()
-    job: Optional[Tuple[str, ...]] = None
-    gloo: bool = False
-    rdma: bool = False
-    account: str = ""
-    time: str = ""
-    queue: str = ""
+    method: str  #: key of `methods.METHODS`
+    program: Tuple[str, ...] = ()  #: the words that every rank runs
+    hosts: Tuple[str, ...] = ()  #: as the user names them
+    job: Optional[Tuple[str, ...]] = None  #: the compute nodes of this job; None outside of one
+    gloo: bool = False  #: Horovod's controller is Gloo
+    rdma: bool = False  #: MPI uses RDMA
+    account: str = ""  #: to charge
+    time: str = ""  #: limit, H:MM:SS
+    queue: str = ""  #: queue, partition or QOS, as the site calls it
     job_name: str = ""
-    output: str = ""
-    error: str = ""
-    image: str = ""
-    racks: int = 0
-    aisles: int = 0
-    smpiargs: str = ""
-    rankfile: str = ""
-    variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    modules: Tuple[str, ...] = ()
-    setup: Tuple[str, ...] = ()
-    expand: bool = False
+    output: str = ""  #: file for stdout
+    error: str = ""  #: file for stderr
+    image: str = ""  #: container image
+    racks: int = 0  #: the most racks that the nodes may be on
+    aisles: int = 0  #: number of aisles with these racks
+    smpiargs: str = ""  #: for Spectrum MPI, by jsrun
+    rankfile: str = ""  #: which rank is where, for ddl-mpirun
+    variables: Mapping[str, str] = dataclasses.field(default_factory=dict)  #: the user's
+    modules: Tuple[str, ...] = ()  #: in place of the site's, one `module load` each
+    setup: Tuple[str, ...] = ()  #: lines of shell in place of the environment's activation
+    expand: bool = False  #: the job's shell expands $NAME in the program's words
 
     @property
     def ranks(self) -> int:
@@ -94,8 +66,51 @@ class Request:
 
     @property
     def fills_job(self) -> bool:
-        """Whether it is for all nodes of the job that we are in."""
+        """True inside a job with just as many nodes."""
         return self.job is not None and len(self.job) == self.nodes
+
+
+def make(
+    environment: str,
+    *,
+    partition: str = "",
+    nodes: int = 0,
+    ranks_per_node: int = 0,
+    method: str = "",
+    hosts: Tuple[str, ...] = (),
+    **options: Any,
+) -> Request:
+    """Return a launch of ``environment`` with the site's defaults for what is not given.
+
+    Raises:
+        HvdError: no site has the environment, or its site has no such partition.
+    """
+    machine = site_module.of(environment)
+    kind = find_partition(machine, partition or machine.environments[environment].partition)
+    return Request(
+        site=machine,
+        environment=environment,
+        partition=kind,
+        nodes=nodes or len(hosts) or 1,
+        ranks_per_node=ranks_per_node or kind.default_ranks,
+        method=method or machine.launcher,
+        hosts=hosts,
+        **options,
+    )
+
+
+def find_partition(machine: Site, name: str) -> Partition:
+    """Return the partition called ``name``.
+
+    Raises:
+        HvdError: the site has none.
+    """
+    if name not in machine.partitions:
+        raise HvdError(
+            f"--partition: {machine.name} has no '{name}'",
+            nearest(name, list(machine.partitions)),
+        )
+    return machine.partitions[name]
 
 
 def check(request: Request) -> None:
@@ -104,40 +119,31 @@ def check(request: Request) -> None:
     Raises:
         HvdError: the first reason.
     """
-    _check_numbers(request)
     _check_words(request)
     _check_ranks(request)
     _check_hosts(request)
     _check_racks(request)
 
 
-def _check_numbers(request: Request) -> None:
-    for option in ("nodes", "ranks_per_node"):
-        value = getattr(request, option)
-        if value < 1:
-            shown = option.replace("_", "-")
-            raise HvdError(f"--{shown}: {value} is not a positive number", "give 1 or more")
-
-
 def _check_words(request: Request) -> None:
-    """What goes into a scheduler's options is one word each."""
-    if request.time and not _TIME.fullmatch(request.time):
+    if request.time and not re.fullmatch(r"\d+:[0-5]\d:[0-5]\d", request.time):
         raise HvdError(
             f"--time: '{request.time}' is not hours, minutes and seconds",
             "write ten minutes as 0:10:00, on every machine",
         )
+    # each is one word of the scheduler's options
     for option in ("account", "queue", "job_name", "output", "error", "image", "rankfile"):
         if re.search(r"\s", getattr(request, option)):
             shown = option.replace("_", "-")
-            raise HvdError(f"--{shown}: '{getattr(request, option)}' has blanks", "take them out")
+            raise HvdError(f"--{shown}: '{getattr(request, option)}' has blanks", "remove them")
     for name in request.variables:
-        if not _VARIABLE.fullmatch(name):
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise HvdError(f"--env: '{name}' is not the name of a variable", "--env NAME=VALUE")
 
 
 def _check_ranks(request: Request) -> None:
     ranks, gpus = request.ranks_per_node, request.partition.gpus
-    if not gpus or ranks <= gpus or request.use.operations == "cpu":
+    if ranks <= gpus or not gpus or request.use.operations == "cpu":
         return
     asked = f"{ranks} ranks on a node with {gpus} GPUs"
     limit = request.partition.ranks_per_gpu
@@ -155,11 +161,9 @@ def _check_hosts(request: Request) -> None:
     if request.job is not None and request.nodes > len(request.job):
         raise HvdError(
             f"{request.nodes} nodes are asked for, and the job has {len(request.job)}",
-            "ask for fewer, or leave the job and get a larger one",
+            "ask for fewer, or get a larger job",
         )
-    if not request.hosts:
-        return
-    if request.nodes > len(request.hosts):
+    if request.hosts and request.nodes > len(request.hosts):
         raise HvdError(
             f"{request.nodes} nodes are asked for, and --hosts names {len(request.hosts)}",
             "name more hosts, or ask for fewer nodes",
@@ -173,24 +177,21 @@ def _check_hosts(request: Request) -> None:
 
 
 def _check_racks(request: Request) -> None:
-    racks, aisles = request.racks, request.aisles
-    if not racks and not aisles:
-        return
-    lsf = request.partition.lsf
-    if lsf is None:
+    racks, lsf = request.racks, request.partition.lsf
+    if lsf is None and (racks or request.aisles):
         raise HvdError(
             f"{request.site.name} has no racks to ask for", "leave --racks and --aisles out"
         )
-    if not racks:
+    if request.aisles and not racks:
         raise HvdError("--aisles needs the number of racks in them", "add --racks")
-    if lsf.nodes_per_rack and request.nodes > racks * lsf.nodes_per_rack:
+    if racks and lsf.nodes_per_rack and request.nodes > racks * lsf.nodes_per_rack:
         raise HvdError(
-            f"{request.nodes} nodes are not on {racks} racks of {lsf.nodes_per_rack}",
+            f"{request.nodes} nodes do not fit on {racks} racks of {lsf.nodes_per_rack}",
             f"ask for {-(-request.nodes // lsf.nodes_per_rack)} racks or more",
         )
 
 
 def nearest(word: str, choices: List[str]) -> str:
-    """A remedy that names the choice next to ``word``, or all."""
+    """Return a hint that names the choice closest to ``word``, or else all of them."""
     close = difflib.get_close_matches(word, choices, n=1)
     return f"did you mean '{close[0]}'?" if close else f"use one of {', '.join(choices)}"

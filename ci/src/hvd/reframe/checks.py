@@ -21,7 +21,7 @@ from reframe.core.builtins import (
 from reframe.core.exceptions import SanityError
 
 from hvd.core.errors import HvdError
-from hvd.launch import batch, methods, request
+from hvd.launch import batch, methods, request, schedulers
 from hvd.launch.request import Request
 from hvd.model import built, check_build, site
 from hvd.reframe import systems
@@ -68,7 +68,7 @@ class _OnSite(rfm.RunOnlyRegressionTest):
         self.num_tasks_per_node = wanted.ranks_per_node
         if wanted.site.scheduler == "slurm":
             self.num_cpus_per_task = kind.cpus_per_rank or None
-            if batch.gpu_option(kind):
+            if schedulers.slurm_gpu_option(kind):
                 count = min(wanted.ranks_per_node, kind.gpus)
                 self.extra_resources = {"gpu": {"count": count}}
         own = launch.small_machine() if wanted.site.scheduler == "none" else {}

@@ -8,7 +8,7 @@ import subprocess
 from typing import Any, Dict, List, Tuple
 
 from hvd.core import paths
-from hvd.launch import batch
+from hvd.launch import schedulers
 from hvd.launch.request import Request
 from hvd.model import environment, site
 from hvd.model.site import Partition, Site
@@ -131,7 +131,7 @@ def _partition(machine: Site, kind: Partition) -> Dict[str, Any]:
         "scheduler": _scheduler(machine),
         "sched_options": {"use_nodes_option": True},
         "launcher": launcher(machine.launcher),
-        "access": _access(asked),
+        "access": schedulers.of(machine).access(kind),
         "environs": names,
         "features": sorted({*_features(machine, kind), *_gpu_stacks(names)}),
         "extras": {"cpus_per_rank": kind.cpus_per_rank},
@@ -141,7 +141,7 @@ def _partition(machine: Site, kind: Partition) -> Dict[str, Any]:
         found["processor"] = {"num_cpus": kind.cores * (kind.threads_per_core or 1)}
     if kind.gpus:
         found["devices"] = [{"type": "gpu", "model": kind.gpu, "num_devices": kind.gpus}]
-    form = batch.gpu_option(kind) if machine.scheduler == "slurm" else ""
+    form = schedulers.slurm_gpu_option(kind) if machine.scheduler == "slurm" else ""
     if form:
         found["resources"] = [{"name": "gpu", "options": [form.format("{count}")]}]
     return found
@@ -156,12 +156,6 @@ def _gpu_stacks(names: List[str]) -> List[str]:
     return [
         variant for name in names for variant in _variants(name) if variant in ("cuda", "rocm")
     ]
-
-
-def _access(asked: Request) -> List[str]:
-    if asked.site.scheduler == "slurm":
-        return batch.slurm_access(asked)
-    return [f"-q {asked.partition.lsf.queue}"] if asked.partition.lsf else []
 
 
 def _scheduler(machine: Site) -> str:
