@@ -6,7 +6,7 @@ import os
 import pathlib
 import subprocess
 import sys
-from typing import List, Sequence
+from typing import Sequence
 
 import typer
 
@@ -14,6 +14,7 @@ from hvd.cli.common import BuiltByOption, EngineName
 from hvd.core import console, lock, paths
 from hvd.core.errors import HvdError
 from hvd.deliver.activation import plan, shells
+from hvd.launch import request, schedulers
 from hvd.launch.program import callers
 from hvd.model import built, site
 from hvd.reframe import systems
@@ -40,21 +41,19 @@ def check(
     Further arguments go to ReFrame: ./hvd check ENV -- --list
     """
     machine = site.of(name)
-    kind = partition or machine.environments[name].partition
-    if kind not in machine.partitions:
-        raise HvdError(
-            f"--partition: {machine.name} has none called '{kind}'",
-            f"use one of {', '.join(machine.partitions)}",
-        )
-    action = _action(dry_run, context.args)
+    kind = request.make(name, partition=partition).partition
+    action = ["--dry-run" if dry_run else "--run", "--performance-report", *context.args]
+    if {"-l", "-L", "--list", "--list-detailed", "--describe"} & set(context.args):
+        action = context.args
     if "--run" in action:
         subject = built.find(name, engine.value)
         shells.write(plan.make(subject), subject.directory)
         _say_what_is_not_judged(machine, name, quick)
-    words = [*_reframe(), "-C", _HERE / "settings.py", "-c", _HERE / "checks.py"]
-    words += ["--system", f"{machine.name}:{kind}", "-p", f"^{name}$", "--prefix", systems.PREFIX]
+    system = f"{machine.name}:{kind.name}"
+    words = [sys.executable, _reframe(), "-C", _HERE / "settings.py", "-c", _HERE / "checks.py"]
+    words += ["--system", system, "-p", f"^{name}$", "--prefix", systems.PREFIX]
     words += ["-S", f"engine={engine.value}"] + ["-S", "Allreduce.quick=true"] * quick
-    option = {"slurm": "-A", "lsf": "-P"}.get(machine.scheduler, "")
+    option = schedulers.of(machine).account
     words += [f"--job-option={option} {account}"] if account and option else []
     words += ["--nocolor"] * (not sys.stdout.isatty())
     with lock.exclusive(systems.PREFIX / "lock", "checks in this checkout"):
@@ -76,19 +75,12 @@ def _run(words: Sequence[object]) -> int:
         try:
             return process.wait()
         except KeyboardInterrupt:
-            # it had that, too, and cancels its jobs
+            # ReFrame gets the signal, too, and cancels its jobs
             continue
 
 
-def _action(dry_run: bool, further: List[str]) -> List[str]:
-    """Return the arguments that make ReFrame run, unless ``further`` has another action."""
-    if {"-l", "-L", "--list", "--list-detailed", "--describe"} & set(further):
-        return further
-    return ["--dry-run" if dry_run else "--run", "--performance-report", *further]
-
-
-def _reframe() -> List[str]:
-    """The program: that of our own Python.
+def _reframe() -> pathlib.Path:
+    """The program of this Python.
 
     Raises:
         HvdError: it is not installed.
@@ -96,7 +88,7 @@ def _reframe() -> List[str]:
     program = pathlib.Path(sys.executable).with_name("reframe")
     if not program.is_file():
         raise HvdError(f"there is no {program}", "start this as ./hvd check, which installs it")
-    return [sys.executable, str(program)]
+    return program
 
 
 def _say_what_is_not_judged(machine: site.Site, name: str, quick: bool) -> None:
@@ -110,6 +102,6 @@ def _say_what_is_not_judged(machine: site.Site, name: str, quick: bool) -> None:
         if use.least_bandwidth(operations, nodes) is None
     ]
     if missing:
-        file = paths.shorten(site.file(machine.name))
+        file = paths.shorten(site.directory() / machine.name / site.SITE)
         console.aside(f"{file} has no bandwidth of {name} for {', '.join(missing)}:")
         console.aside("it is measured there, and not judged")

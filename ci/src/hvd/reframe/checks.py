@@ -1,6 +1,6 @@
-"""What ``./hvd check`` has ReFrame run on a site: what was built, and two ranks that sum.
+"""The checks that ``./hvd check`` has ReFrame run: what was built, and sums of two ranks.
 
-Features of environments and of partitions choose what runs where; see `systems`.  Programs,
+Features of environments and of partitions decide what runs where; see `systems`.  Programs,
 records and verdicts are those of the smoke test.
 """
 
@@ -11,24 +11,17 @@ import time
 
 import reframe as rfm
 import reframe.utility.sanity as sn
-from reframe.core.builtins import (
-    parameter,
-    run_after,
-    run_before,
-    sanity_function,
-    variable,
-)
+from reframe.core.builtins import parameter, run_after, run_before, sanity_function, variable
 from reframe.core.exceptions import SanityError
 
 from hvd.core.errors import HvdError
 from hvd.launch import batch, methods, request, schedulers
-from hvd.launch.request import Request
-from hvd.model import built, check_build, site
+from hvd.model import built, check_build
 from hvd.reframe import systems
 from hvd.smoke import attribution, launch, records
 from hvd.smoke.run import FRAMEWORKS, bandwidth
 
-#: Minutes that a job may take; a rank that hangs is found by that.
+#: Minutes that a job may take; only this ends a rank that hangs.
 _MINUTES = 10
 
 
@@ -41,16 +34,14 @@ class _OnSite(rfm.RunOnlyRegressionTest):
     time_limit = f"{_MINUTES}m"
     maintainers = ["hvd"]
 
-    def asked(self, nodes, ranks_per_node, program, variables=None, gloo=False):
-        """The launch of ``program``; the check is skipped where the site cannot do that."""
-        machine = site.load(self.current_system.name)
-        wanted = Request(
-            site=machine,
-            environment=self.current_environ.name,
-            partition=machine.partitions[self.current_partition.name],
+    def asked(self, program, nodes=1, ranks_per_node=1, variables=None, gloo=False):
+        """Return the launch of ``program``; skip the check if the site refuses it."""
+        wanted = request.make(
+            self.current_environ.name,
+            partition=self.current_partition.name,
             nodes=nodes,
             ranks_per_node=ranks_per_node,
-            method=systems.GLOO if gloo else machine.launcher,
+            method=systems.GLOO if gloo else "",
             gloo=gloo,
             program=tuple(program),
             variables=variables or {},
@@ -62,7 +53,7 @@ class _OnSite(rfm.RunOnlyRegressionTest):
         return wanted
 
     def use(self, wanted):
-        """Ask the scheduler for what ``wanted`` needs, and write what its job does first."""
+        """Ask the scheduler for what ``wanted`` needs, and write the job's commands."""
         kind = wanted.partition
         self.num_tasks = wanted.ranks
         self.num_tasks_per_node = wanted.ranks_per_node
@@ -72,22 +63,19 @@ class _OnSite(rfm.RunOnlyRegressionTest):
                 count = min(wanted.ranks_per_node, kind.gpus)
                 self.extra_resources = {"gpu": {"count": count}}
         own = launch.small_machine() if wanted.site.scheduler == "none" else {}
+        if self.is_dry_run():
+            engine = built.ENGINES[0] if self.engine == "auto" else self.engine
+        else:
+            engine = self.subject.engine
+        activation = built.activation(self.current_environ.name, engine) / "activate.sh"
         self.prerun_cmds = [
-            f". {shlex.quote(str(self.activation()))}",
-            # behind it: it was written for some number of nodes
+            f". {shlex.quote(str(activation))}",
+            # last, as activate.sh was written for some number of nodes
             *batch.site_exports(wanted),
             *batch.exports({**own, **methods.prefix(wanted)}),
         ]
         self.executable = shlex.quote(wanted.program[0])
         self.executable_opts = [shlex.quote(word) for word in wanted.program[1:]]
-
-    def activation(self):
-        """What a job sources."""
-        if self.is_dry_run():
-            engine = built.ENGINES[0] if self.engine == "auto" else self.engine
-        else:
-            engine = self.subject.engine
-        return built.activation(self.current_environ.name, engine) / "activate.sh"
 
     @functools.cached_property
     def subject(self):
@@ -97,22 +85,20 @@ class _OnSite(rfm.RunOnlyRegressionTest):
 
 @rfm.simple_test
 class CheckBuild(_OnSite):
-    descr = "what horovodrun --check-build says on a node is what was asked for"
+    descr = "horovodrun --check-build on a node says what was asked for"
     valid_prog_environs = ["+horovod"]
     tags = {"check-build"}
 
     @run_after("setup")
     def prepare(self):
-        program = ("horovodrun", "--check-build", "--verbose")
-        self.use(self.asked(nodes=1, ranks_per_node=1, program=program))
+        self.use(self.asked(("horovodrun", "--check-build", "--verbose")))
 
     @run_before("run")
-    def start_it_without_a_launcher(self):
-        # it is no rank of anything
+    def start_without_a_launcher(self):
         self.job.launcher = rfm.core.backends.getlauncher("local")()
 
     @sanity_function
-    def it_is_what_was_asked_for(self):
+    def is_what_was_asked_for(self):
         text = (pathlib.Path(self.stagedir) / self.job.stdout).read_text()
         try:
             found = check_build.differences(check_build.parse(text), self.subject.expectation)
@@ -123,7 +109,7 @@ class CheckBuild(_OnSite):
 
 @rfm.simple_test
 class Allreduce(_OnSite):
-    descr = "two ranks: every operation is right, and how fast a sum is"
+    descr = "two ranks: every operation is right; bandwidth and latency of a sum"
     framework = parameter(FRAMEWORKS)
     operations = parameter(systems.OPERATIONS)
     nodes = parameter((1, 2))
@@ -155,7 +141,7 @@ class Allreduce(_OnSite):
         program += ["--quick"] * self.quick + ["--device=gpu"] * self.on_gpus
         settings = launch.horovod_settings(self.controller, self.on_cpus, 60 * _MINUTES)
         gloo = self.controller == "gloo"
-        wanted = self.asked(self.nodes, 2 // self.nodes, program, settings, gloo)
+        wanted = self.asked(program, self.nodes, 2 // self.nodes, settings, gloo)
         self.use(wanted)
         self.prerun_cmds += [f"mkdir {shlex.quote(str(self.records))}"]
         self.postrun_cmds = ["status=$?", f"echo $status > {self.status.name}", "exit $status"]
@@ -167,17 +153,17 @@ class Allreduce(_OnSite):
 
     @property
     def on_cpus(self):
-        """What carries operations on CPUs, which some are in any case."""
+        """What carries operations on CPUs; empty for what the controller does."""
         return "" if self.on_gpus else self.operations
 
     @property
     def controller(self):
-        """Horovod's controller, which alone carries operations over Gloo."""
+        """Horovod's controller; no other carries operations over Gloo."""
         return "gloo" if self.operations == "gloo" else "mpi"
 
     @property
     def status(self):
-        """The file with the launcher's exit status; not every scheduler knows how a job ended."""
+        """The file with the launcher's exit status, which not every scheduler tells."""
         return pathlib.Path(self.stagedir) / "status"
 
     @property
@@ -187,14 +173,10 @@ class Allreduce(_OnSite):
 
     @sanity_function
     def every_result_is_right(self):
-        return _verdict(attribution.failures(self.over(), records.read(self.records)))
-
-    def over(self):
-        """The launch as the smoke test knows it."""
         method = self.job.launcher.request.method
-        # a job that was ended has not come as far as to write it
+        # a job that was killed has not written it
         status = int(self.status.read_text()) if self.status.is_file() else None
-        return launch.Launch(
+        ended = launch.Launch(
             launcher=launch.Launcher(
                 *(method, method, (), self.controller, self.on_cpus),
                 device="gpu" if self.on_gpus else "cpu",
@@ -206,6 +188,7 @@ class Allreduce(_OnSite):
             seconds=(self.job.completion_time or time.time()) - self.job.submit_time,
             log=pathlib.Path(self.stagedir) / self.job.stderr,
         )
+        return _verdict(attribution.failures(ended, records.read(self.records)))
 
     @run_before("performance")
     def measure(self):
@@ -224,11 +207,7 @@ class Allreduce(_OnSite):
 
 
 def _verdict(failures):
-    """True where there are none.
-
-    Raises:
-        SanityError: there are; says them.
-    """
+    """Return True if there are none, and raise SanityError with them otherwise."""
     if failures:
         raise SanityError("\n  ".join(failures))
     return True

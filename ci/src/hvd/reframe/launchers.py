@@ -18,28 +18,24 @@ from hvd.reframe import systems
 
 
 class SiteLauncher(JobLauncher):
-    """The line that a site's file makes for a launch.
+    """The launcher of a site, with the options of its ``site.yaml``.
 
-    Attributes:
-        request: the launch; of a check that is not ours, set it before the job is submitted:
-            ``self.job.launcher.request = ...``.
+    A check has to set ``self.job.launcher.request`` before its job is submitted.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.request: Optional[Request] = None
+    request: Optional[Request] = None
 
     def command(self, job: Any) -> List[str]:
-        """The words up to the program.
+        """Return the words up to the program.
 
         Raises:
-            JobError: they cannot be made; says why.
+            JobError: there is no request, or the launch is impossible.
         """
         if self.request is None:
             raise JobError("the launcher has no request: set self.job.launcher.request")
         try:
             method = methods.choose(self.request)
-            return [shlex.quote(word) for word in method.words(self.request, script=True)]
+            return [shlex.quote(word) for word in method.words(self.request, True)]
         except HvdError as error:
             raise JobError(f"{error.message}; {error.remedy}") from error
 

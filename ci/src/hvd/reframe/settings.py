@@ -1,12 +1,13 @@
 """ReFrame's settings of every site: ``reframe -C ci/src/hvd/reframe/settings.py --system SITE``.
 
-Made anew of the sites' files each time that ReFrame reads this one.
+Made of the sites' files each time that ReFrame reads this one.
 """
 
 import pathlib
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+# at the end: after reading this file ReFrame removes a place that it counts from the front
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2]))
 
 from hvd.reframe import launchers, systems
 
