@@ -45,7 +45,7 @@ def test_a_root_has_the_packages_of_versions_yaml_and_is_made_once(programs, tmp
 def test_a_release_without_packages_is_an_error(programs, tmp_path):
     with pytest.raises(HvdError, match="'potato'") as caught:
         debian.root("potato", tmp_path / "log")
-    assert "trixie" in caught.value.remedy and "ci/versions.yaml" in caught.value.remedy
+    assert "trixie" in caught.value.remedy and "ci/versions.yaml" in caught.value.message
     assert not programs
 
 

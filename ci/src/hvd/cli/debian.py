@@ -24,8 +24,8 @@ def run(
         None,
         "--apt",
         metavar="OPTION",
-        help="For making the root, such as 'Acquire::Check-Valid-Until \"false\"' with a mirror "
-        "that stands still.",
+        help="For making the root, such as 'Acquire::Check-Valid-Until \"false\"' for an "
+        "old snapshot of a mirror.",
     ),
 ) -> None:
     """Run a command in another Debian release, with its compilers and Python.

@@ -8,23 +8,23 @@ import pathlib
 import re
 import shutil
 import subprocess
+from typing import Mapping
 
 from hvd.core import stamp
 from hvd.core.errors import HvdError
+from hvd.host import programs
 
 _NCCL_VERSION = re.compile(r"^#define NCCL_(MAJOR|MINOR|PATCH)\s+(\d+)", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True)
 class Library:
-    """Where a library is, and which version it is of ("" where it does not say)."""
-
     prefix: pathlib.Path
-    version: str = ""
+    version: str = ""  #: empty if the library does not say
 
 
 def cuda() -> Library:
-    """The CUDA toolkit: that of ``$CUDA_HOME``, or of ``nvcc`` on PATH.
+    """Return the CUDA toolkit of ``$CUDA_HOME``, or else of ``nvcc`` on PATH.
 
     Raises:
         HvdError: there is none.
@@ -36,21 +36,23 @@ def cuda() -> Library:
             "nvcc is not on PATH, and CUDA_HOME does not name a CUDA toolkit",
             "load the site's CUDA module, or set CUDA_HOME",
         )
-    # nvcc may be a script that starts the real one: only that one knows its toolkit
-    said = _output(nvcc, "--dryrun", "x.cu")
+    # nvcc may be a script that starts the real one: only the real one knows its toolkit
+    said = subprocess.run(
+        [nvcc, "--dryrun", "x.cu"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ).stdout
     top = re.search(r"^#\$ TOP=(.*)$", said, re.MULTILINE)
-    version = re.search(r"release (\d+\.\d+)", _output(nvcc, "--version"))
+    version = re.search(r"release (\d+\.\d+)", programs.output(nvcc, "--version"))
     if not top or not version:
         raise HvdError(f"{nvcc} does not say where its toolkit is", "set CUDA_HOME")
     return Library(pathlib.Path(top[1].strip()).resolve(), version[1])
 
 
 def nccl(site_packages: pathlib.Path, scratch: pathlib.Path) -> Library:
-    """NCCL: that of ``$NCCL_HOME``, or the one that PyTorch's wheel brought along.
+    """Return NCCL: that of ``$NCCL_HOME``, or else that of PyTorch's wheel.
 
     Args:
         site_packages: of the interpreter with the framework.
-        scratch: made anew, for a prefix that a linker can use: the wheel has ``libnccl.so.2``
+        scratch: directory to make anew, as a prefix for a linker: a wheel has ``libnccl.so.2``
             alone.
 
     Raises:
@@ -68,27 +70,24 @@ def nccl(site_packages: pathlib.Path, scratch: pathlib.Path) -> Library:
     version = ".".join(number for _, number in _NCCL_VERSION.findall(header.read_text()))
     if libraries[0].name == "libnccl.so":
         return Library(prefix, version)
-    stamp.clear(scratch)
-    (scratch / "lib").mkdir(parents=True)
-    (scratch / "include").symlink_to(header.parent)
-    (scratch / "lib" / "libnccl.so").symlink_to(libraries[0])
-    return Library(scratch, version)
+    links = {"include": header.parent, "lib/libnccl.so": libraries[0]}
+    return Library(_linked(scratch, links), version)
 
 
 def ccl(prefix: pathlib.Path, scratch: pathlib.Path) -> Library:
-    """oneCCL for CPUs: that of ``$CCL_ROOT``, or of ``prefix``, where pip puts the wheels' files.
+    """Return oneCCL for CPUs: that of ``$CCL_ROOT``, or else that of the wheels in ``prefix``.
 
     Args:
         prefix: of the interpreter with the framework.
-        scratch: made anew, for a prefix of the usual layout: the wheels have a build for CPUs in
-            ``include/cpu`` and ``lib/cpu``.
+        scratch: directory to make anew, as a prefix of the usual layout: the wheels have the build
+            for CPUs in ``include/cpu`` and ``lib/cpu``.
 
     Raises:
         HvdError: there is none.
     """
     root = os.environ.get("CCL_ROOT")
     if root:
-        if not (pathlib.Path(root) / "include" / "oneapi" / "ccl.hpp").is_file():
+        if not pathlib.Path(root, "include", "oneapi", "ccl.hpp").is_file():
             raise HvdError(
                 f"CCL_ROOT: {root} has no oneCCL (include/oneapi/ccl.hpp)",
                 "set it to the installation, with the build for CPUs",
@@ -99,15 +98,14 @@ def ccl(prefix: pathlib.Path, scratch: pathlib.Path) -> Library:
             f"{prefix} has no oneCCL for CPUs (lib/cpu/libccl.so)",
             "set CCL_ROOT, or: pip install oneccl-devel==2021.10.0; newer wheels are for GPUs",
         )
+    links = {name: prefix / name / "cpu" for name in ("include", "lib")}
+    return Library(_linked(scratch, links))
+
+
+def _linked(scratch: pathlib.Path, links: Mapping[str, pathlib.Path]) -> pathlib.Path:
+    """Make ``scratch`` anew with symbolic links, by their paths in it."""
     stamp.clear(scratch)
-    scratch.mkdir(parents=True)
-    for directory in ("include", "lib"):
-        (scratch / directory).symlink_to(prefix / directory / "cpu")
-    return Library(scratch)
-
-
-def _output(*command: str) -> str:
-    done = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60
-    )
-    return done.stdout
+    for name, target in links.items():
+        (scratch / name).parent.mkdir(parents=True, exist_ok=True)
+        (scratch / name).symlink_to(target)
+    return scratch

@@ -1,4 +1,4 @@
-"""A root of another Debian release, and a command run in it: other compilers, another Python."""
+"""Run a command in another Debian release, with other compilers and another Python."""
 
 from __future__ import annotations
 
@@ -14,27 +14,26 @@ from hvd.model import pins
 
 #: Seconds for a root.
 _TIMEOUT = 3600
-#: Of the host, which the root takes: how names are resolved, and whom to trust.
+#: The host's files that the command sees: how names are resolved, and whom to trust.
 _SHARED = ("/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf", "/etc/ssl/certs")
 
 
 def root(suite: str, log: pathlib.Path, options: Sequence[str] = ()) -> pathlib.Path:
-    """The root of ``suite`` with the packages of ``ci/versions.yaml``, made or found made.
+    """Return the root of a release with the packages of ``ci/versions.yaml``; make it if needed.
 
     Args:
         suite: Debian's name of the release.
-        log: where what is done is written.
-        options: of apt, for making it.
+        log: file for what mmdebstrap prints.
+        options: for apt, in making it.
 
     Raises:
-        HvdError: it is not one of them, mmdebstrap is missing, or a package cannot be had.
+        HvdError: ``ci/versions.yaml`` has no such release, or mmdebstrap is missing or fails.
     """
     packages = pins.versions().debian.get(suite)
     if packages is None:
         raise HvdError(
-            f"no packages are named for Debian's '{suite}'",
-            f"use one of {', '.join(pins.versions().debian)}, or add it to "
-            f"{paths.shorten(pins.VERSIONS)}, key 'debian'",
+            f"{paths.shorten(pins.VERSIONS)}: key 'debian': there is no '{suite}'",
+            f"use one of {', '.join(pins.versions().debian)}, or add it there",
         )
     place = paths.cache() / "debian" / suite
     done = place.with_name(f"{suite}.stamp")
@@ -47,7 +46,7 @@ def root(suite: str, log: pathlib.Path, options: Sequence[str] = ()) -> pathlib.
         command = [program, "--variant=minbase", "--components=main"]
         command += [f"--aptopt={option}" for option in options]
         command += [f"--include={','.join(packages)}", suite, place]
-        # where it is not root, it makes a user namespace of its own
+        # without root, mmdebstrap makes a user namespace
         process.run(command, log=log, timeout=_TIMEOUT)
         stamp.put(done, stamp.of(packages))
     return place
@@ -56,26 +55,28 @@ def root(suite: str, log: pathlib.Path, options: Sequence[str] = ()) -> pathlib.
 def run(place: pathlib.Path, command: Sequence[str], binds: Sequence[str]) -> int:
     """Run ``command`` in the root at ``place``, in this checkout and with this cache.
 
-    What ``./hvd`` makes in the checkout is for one system: the root has its own.
+    ``.venv`` and ``.hvd`` of the checkout are for one system, so that each root has its own.
 
     Args:
-        place: the root.
-        command: program and arguments.
         binds: more directories of the host that the command sees, at the same place.
 
     Returns:
-        Its exit status.
+        The command's exit status.
+
+    Raises:
+        HvdError: one of ``binds`` is no absolute path of something there, or bwrap is missing.
     """
-    cache = paths.cache()
     words = [_program("bwrap"), "--bind", str(place), "/", "--dev", "/dev", "--proc", "/proc"]
     words += ["--ro-bind", "/sys", "/sys", "--tmpfs", "/tmp", "--die-with-parent"]
     for path in _SHARED:
         words += ["--ro-bind-try", path, path]
     for path in binds:
         if not os.path.isabs(path) or not os.path.exists(path):
-            raise HvdError(f"--bind: {path} is no absolute path of a file or directory", "")
+            raise HvdError(
+                f"--bind: {path} is not the absolute path of a file or directory", "correct it"
+            )
         words += ["--ro-bind", path, path]
-    for path in (str(paths.ROOT), str(cache)):
+    for path in (str(paths.ROOT), str(paths.cache())):
         words += ["--bind", path, path]
     for name in (".venv", ".hvd"):
         own = paths.ROOT / ".hvd" / "debian" / place.name / name

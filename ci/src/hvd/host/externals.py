@@ -8,7 +8,6 @@ https://spack.readthedocs.io/en/latest/packages_yaml.html#external-packages.
 
 from __future__ import annotations
 
-import io
 import json
 import pathlib
 import re
@@ -26,7 +25,7 @@ from hvd.host.mpi import Mpi
 from hvd.model.environment import Environment
 from hvd.model.specs import Spec, parse
 
-#: Distributions on the Python index that are one Spack package, where the names differ.
+#: Distributions on the Python index to their Spack package, unless that is py- and their name.
 _RENAMED = {
     "intel-tensorflow": "py-tensorflow",
     "tensorflow-cpu": "py-tensorflow",
@@ -36,35 +35,34 @@ _RENAMED = {
     "mxnet": "mxnet",
     "mxnet-mkl": "mxnet",
 }
-#: The frameworks' packages where they are called otherwise than the recipe's variant.
+#: The frameworks' packages, unless that is py- and the recipe's variant.
 PACKAGES = {"pytorch": "py-torch", "mxnet": "mxnet", "spark": "py-pyspark"}
-#: What people call the frameworks' packages.
+#: The frameworks' packages to the names that people know.
 FRAMEWORKS = {"py-torch": "PyTorch", "py-tensorflow": "TensorFlow"}
-#: Spack packages that a Horovod can take from an interpreter: with their deptypes on Python.
-_LINKED = ("py-torch", "py-tensorflow", "mxnet")
-_TAKEN = _LINKED + (
-    "py-keras",
-    "py-numpy",
-    "py-cffi",
-    "py-cloudpickle",
-    "py-mpi4py",
-    "py-packaging",
-    "py-psutil",
-    "py-pyyaml",
-    "py-setuptools",
-)
-#: What the frameworks cannot be imported without, as far as it is in ``_TAKEN``.
-_NEEDS = {
-    "py-torch": ("py-numpy",),
-    "py-tensorflow": ("py-numpy", "py-keras"),
-    "mxnet": ("py-numpy",),
-    "py-keras": ("py-numpy",),
+#: Spack packages that a Horovod can take from an interpreter, to those of them that they need.
+_TAKEN = {
+    "py-torch": ["py-numpy"],
+    "py-tensorflow": ["py-numpy", "py-keras"],
+    "mxnet": ["py-numpy"],
+    "py-keras": ["py-numpy"],
+    "py-numpy": [],
+    "py-cffi": [],
+    "py-cloudpickle": [],
+    "py-mpi4py": [],
+    "py-packaging": [],
+    "py-psutil": [],
+    "py-pyyaml": [],
+    "py-setuptools": [],
 }
+#: Those that link with Python.
+_LINKED = ("py-torch", "py-tensorflow", "mxnet")
+_MARK = "# Written by ./hvd externals"
+#: Seconds; a framework on a parallel file system is slow to import.
 _PROBE_TIMEOUT = 300
 
 
 def ask(python: str, environment: Optional[Mapping[str, str]] = None) -> Dict[str, Any]:
-    """What the interpreter ``python`` has, as ``hvd.host.probe`` says it.
+    """Return what the interpreter ``python`` has, as ``hvd.host.probe`` prints it.
 
     Raises:
         HvdError: no such interpreter, or a framework that cannot be imported.
@@ -95,16 +93,12 @@ def ask(python: str, environment: Optional[Mapping[str, str]] = None) -> Dict[st
 
 
 def _prefix(item: Mapping[str, str], python: Mapping[str, str]) -> str:
-    """The prefix below which Spack finds a distribution.
+    """Return the prefix below which Spack finds a distribution.
 
-    Debian's packages are in ``/usr/lib/python3/dist-packages``, and Spack looks for all of an
-    interpreter in the directory that the interpreter names for what pip installs: so it is given
-    a prefix that leads there.
+    Spack looks for a Python package in the directory below the prefix that the interpreter names
+    for what pip installs.  Debian's are in ``/usr/lib/python3/dist-packages`` instead, and get a
+    prefix with a link to that.
     https://www.debian.org/doc/packaging-manuals/python-policy/#module-path
-
-    Args:
-        item: a distribution as ``hvd.host.probe`` says it.
-        python: the interpreter.
     """
     directory, usual = pathlib.Path(item["directory"]), pathlib.Path(python["platlib"])
     if not item["prefix"] or directory.parts[-2:] == usual.parts[-2:]:
@@ -119,7 +113,7 @@ def _prefix(item: Mapping[str, str], python: Mapping[str, str]) -> str:
 
 
 def specs(section: Mapping[str, Any]) -> Dict[str, Spec]:
-    """The external of each package in ``section``, as :func:`packages` makes it."""
+    """Return the external of each package in ``section``, which :func:`packages` made."""
     return {
         name: parse(entry["externals"][0]["spec"])
         for name, entry in section.items()
@@ -130,10 +124,9 @@ def specs(section: Mapping[str, Any]) -> Dict[str, Spec]:
 def packages(
     found: Mapping[str, Any], mpi: Optional[Mpi] = None, arch: str = ""
 ) -> Dict[str, Any]:
-    """The ``packages:`` section for what :func:`ask` found.
+    """Return the ``packages:`` section for what :func:`ask` found.
 
     Args:
-        found: what the interpreter has.
         mpi: the MPI to declare as well.
         arch: appended to every external's spec: ``"os=sles15 target=zen3"``.
 
@@ -146,41 +139,33 @@ def packages(
             f"{python['executable']} has no Python.h",
             "install its headers (python3-dev, python3-devel) or take another interpreter",
         )
-    section: Dict[str, Any] = {}
-    _add(section, "python", python["version"], python["prefix"], [], arch=arch)
+    section = {"python": _external("python", python["version"], python["prefix"], arch)}
     if mpi:
-        _add(section, mpi.package, mpi.version, str(mpi.prefix), [], arch=arch)
+        section[mpi.package] = _external(mpi.package, mpi.version, str(mpi.prefix), arch)
         if mpi.variables:
             # Spack sets them for what runs with it
-            (external,) = section[mpi.package]["externals"]
-            external["extra_attributes"] = {"environment": {"set": mpi.variables}}
+            more = {"environment": {"set": mpi.variables}}
+            section[mpi.package]["externals"][0]["extra_attributes"] = more
         section["mpi"] = {"buildable": False}
-    have = _taken(found["distributions"])
-    for package, item in have.items():
+    have = by_package(found["distributions"])
+    for package in [each for each in _TAKEN if each in have]:
         types = ["build", "link", "run"] if package in _LINKED else ["build", "run"]
         needs = [_dependency("python", python["version"], types)]
-        for name in _NEEDS.get(package, ()):
-            if name in have:
-                needs.append(_dependency(name, have[name]["version"], ["build", "run"]))
+        for name in [each for each in _TAKEN[package] if each in have]:
+            needs.append(_dependency(name, have[name]["version"], ["build", "run"]))
         if package == "py-mpi4py":
             if not mpi:
                 # it would be declared without the library that it loads
                 continue
             needs.append({**_dependency(mpi.package, mpi.version, ["link"]), "virtuals": "mpi"})
-        _add(
-            section,
-            package,
-            item["version"],
-            item["prefix"] or python["prefix"],
-            needs,
-            variants=_variants(package, found["frameworks"]),
-            arch=arch,
-        )
+        variants = _variants(package, found["frameworks"])
+        version, prefix = have[package]["version"], have[package]["prefix"] or python["prefix"]
+        section[package] = _external(package, version, prefix, arch, variants, needs)
     return section
 
 
 def for_site(found: Mapping[str, Any], environment: Environment) -> Dict[str, Any]:
-    """As :func:`packages`, for a site's environment: in place of the site's, and with its MPI.
+    """Return what :func:`packages` does, to replace the site's own, and with the site's MPI.
 
     Raises:
         HvdError: the environment is not one of a site.
@@ -191,7 +176,7 @@ def for_site(found: Mapping[str, Any], environment: Environment) -> Dict[str, An
             "leave its name out, and give a file with --scope",
         )
     system = dict(re.findall(r"\b(os)=(\S+)", environment.specs[0]))["os"]
-    # Spack's way to say that lower files do not add to this: a colon more
+    # a colon more tells Spack that lower files do not add to this
     return {f"{key}:": value for key, value in packages(found, None, f"os={system}").items()}
 
 
@@ -199,86 +184,77 @@ def write(section: Mapping[str, Any], scope: pathlib.Path, origin: str) -> None:
     """Write ``section`` as a configuration file, whole or not at all.
 
     Raises:
-        HvdError: the file is there and was not written by this function.
+        HvdError: the file exists and is not from this function.
     """
-    mark = "# Written by ./hvd externals"
-    if scope.exists() and not scope.read_text().startswith(mark):
+    if scope.exists() and not scope.read_text().startswith(_MARK):
         raise HvdError(
             f"{scope} was not written by ./hvd externals",
             "move it away, or give another file with --scope",
         )
-    text = f"{mark} --python {origin}; it may write this file again.\n{dump(section)}"
+    text = f"{_MARK} --python {origin}; it may write this file again.\n{dump(section)}"
     write_atomically(scope, text.encode())
 
 
 def dump(section: Mapping[str, Any]) -> str:
-    """``section`` as YAML text, below the key ``packages``."""
-    stream = io.StringIO()
-    yaml.safe_dump({"packages": dict(section)}, stream, sort_keys=False, default_flow_style=None)
-    return stream.getvalue()
+    """Return ``section`` as YAML, below the key ``packages``."""
+    return yaml.safe_dump({"packages": dict(section)}, sort_keys=False, default_flow_style=None)
 
 
 def find_mpi(found: Mapping[str, Any]) -> Optional[Mpi]:
-    """The MPI on PATH, or else the one that the interpreter's own prefix holds."""
+    """Return the MPI on PATH, or else that in the interpreter's own prefix."""
     return mpi_module.find() or mpi_module.find(
         str(pathlib.Path(found["python"]["prefix"], "bin"))
     )
 
 
 def by_package(distributions: Mapping[str, Any]) -> Dict[str, Any]:
-    """``distributions`` by the names of their Spack packages."""
+    """Return ``distributions`` by the names of their Spack packages."""
     return {_RENAMED.get(name, f"py-{name}"): item for name, item in distributions.items()}
 
 
-def _taken(distributions: Mapping[str, Any]) -> Dict[str, Any]:
-    have = by_package(distributions)
-    return {name: have[name] for name in _TAKEN if name in have}
+def spack_version(version: str) -> str:
+    """Return a distribution's version without its local part, which Spack could not compare."""
+    return re.sub(r"\+.*$", "", version)
 
 
-def _add(
-    section: Dict[str, Any],
+def _external(
     package: str,
     version: str,
     prefix: str,
-    dependencies: List[Dict[str, Any]],
-    *,
+    arch: str,
     variants: str = "",
-    arch: str = "",
-) -> None:
-    spec = f"{package}@{spack_version(version)}{variants}"
-    external: Dict[str, Any] = {"spec": f"{spec} {arch}".strip(), "prefix": prefix}
+    dependencies: Optional[List[Dict[str, Any]]] = None,
+) -> Dict[str, Any]:
+    spec = f"{package}@{spack_version(version)}{variants} {arch}".strip()
+    external: Dict[str, Any] = {"spec": spec, "prefix": prefix}
     if dependencies:
         external["dependencies"] = dependencies
     # another one, built by Spack, would stand in the way of this one at run time
-    section[package] = {"buildable": False, "externals": [external]}
+    return {"buildable": False, "externals": [external]}
 
 
 def _dependency(package: str, version: str, deptypes: List[str]) -> Dict[str, Any]:
     return {"spec": f"{package}@{spack_version(version)}", "deptypes": deptypes}
 
 
-def spack_version(version: str) -> str:
-    """A distribution's version without its local part, which Spack could not compare."""
-    return re.sub(r"\+.*$", "", version)
-
-
 def _variants(package: str, frameworks: Mapping[str, Any]) -> str:
     if package == "mxnet":
-        # what an interpreter has, it can import
+        # an interpreter that has it can import it
         return "+python"
-    known = frameworks.get(package.replace("py-", ""), None)
+    known = frameworks.get(package[len("py-") :])
     if known is None:
         return ""
-    architectures = [a for a in known["architectures"] if a.isdigit()]
-    cuda = "+cuda" if known["cuda"] else "~cuda"
+
+    def switch(name: str, on: object) -> str:
+        return f"+{name}" if on else f"~{name}"
+
+    gpu = switch("rocm", known["rocm"]) + switch("cuda", known["cuda"])
+    architectures = [each for each in known["architectures"] if each.isdigit()]
     if known["cuda"] and architectures:
-        cuda += f" cuda_arch={','.join(architectures)}"
-    rocm = "+rocm" if known["rocm"] else "~rocm"
+        gpu += f" cuda_arch={','.join(architectures)}"
     if package == "py-tensorflow":
-        # its nccl is there by default, and for GPUs alone
-        return f"{'+' if known['cuda'] or known['rocm'] else '~'}nccl{rocm}{cuda}"
-    if package != "py-torch":
-        return cuda
+        # its nccl is on by default, but only there with GPUs
+        return switch("nccl", known["cuda"] or known["rocm"]) + gpu
     if not known["distributed"]:
-        return f"~distributed{rocm}{cuda}"
-    return f"{'+' if known['gloo'] else '~'}gloo{'+' if known['mpi'] else '~'}mpi{rocm}{cuda}"
+        return f"~distributed{gpu}"
+    return switch("gloo", known["gloo"]) + switch("mpi", known["mpi"]) + gpu

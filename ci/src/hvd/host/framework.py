@@ -1,4 +1,4 @@
-"""The frameworks' own virtual environment, for machines whose site has none."""
+"""The virtual environment of frameworks, for machines whose site has none."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
 from typing import Iterable, List, Optional, Tuple
 
@@ -18,7 +17,7 @@ from packaging.version import Version
 from hvd.core import process, stamp
 from hvd.core.errors import HvdError
 from hvd.core.paths import STATE
-from hvd.host import mpi
+from hvd.host import mpi, programs
 from hvd.host.mpi import Mpi
 from hvd.model import pins
 
@@ -31,7 +30,7 @@ _TIMEOUT = 3600
 
 
 def requirements(frameworks: Iterable[str], system_mpi: Optional[Mpi]) -> List[str]:
-    """What goes into the virtual environment: PEP 508 requirements from ``ci/versions.yaml``.
+    """Return the PEP 508 requirements of the virtual environment, from ``ci/versions.yaml``.
 
     Raises:
         HvdError: no version of one of the ``frameworks`` is pinned.
@@ -46,7 +45,7 @@ def requirements(frameworks: Iterable[str], system_mpi: Optional[Mpi]) -> List[s
 
 
 def merged(groups: Iterable[Iterable[str]]) -> List[str]:
-    """The requirements of all ``groups``: of a distribution in several the last one's count."""
+    """The requirements of all ``groups``; the last group with a distribution decides on it."""
     wanted: List[str] = []
     for group in map(list, groups):
         again = {_distribution(text) for text in group}
@@ -54,11 +53,15 @@ def merged(groups: Iterable[Iterable[str]]) -> List[str]:
     return wanted
 
 
+def _distribution(requirement: str) -> str:
+    return canonicalize_name(Requirement(requirement).name)
+
+
 def interpreter(frameworks: Iterable[str]) -> str:
-    """A Python that the pinned ``frameworks`` have wheels for.
+    """Return a Python that the pinned ``frameworks`` have wheels for.
 
     Raises:
-        HvdError: none on PATH is one of them.
+        HvdError: PATH has none.
     """
     supported = SpecifierSet()
     for chosen in pins.versions().framework.chosen(frameworks):
@@ -76,10 +79,10 @@ def interpreter(frameworks: Iterable[str]) -> str:
 def create(
     frameworks: Iterable[str], log: pathlib.Path, system_mpi: Optional[Mpi]
 ) -> Tuple[str, bool]:
-    """Make the virtual environment of ``frameworks``, or find it made.
+    """Make the virtual environment of ``frameworks`` unless it exists.
 
     Returns:
-        The path of its interpreter, and whether it was there already.
+        The path of its interpreter, and True if it existed.
     """
     frameworks = sorted(frameworks)
     wanted = requirements(frameworks, system_mpi)
@@ -104,36 +107,28 @@ def create(
 
 def place(frameworks: Iterable[str]) -> pathlib.Path:
     """The interpreter of the virtual environment of ``frameworks``."""
-    # one each: environments with other frameworks that were built before stay whole
+    # one for each set: environments that were built with another one keep theirs
     return STATE / "frameworks" / "-".join(sorted(frameworks)) / "bin" / "python"
 
 
 def system_cmake() -> Optional[str]:
-    """A ``cmake`` on PATH that is recent enough; None where there is none."""
+    """Return a ``cmake`` on PATH that is recent enough; None if there is none."""
     path = shutil.which("cmake")
-    version = cmake_version(path) if path else ""
-    if not version or Version(version) < _CMAKE_MINIMUM:
-        return None
-    return path
+    recent = path and Version(cmake_version(path) or "0") >= _CMAKE_MINIMUM
+    return path if recent else None
 
 
 def cmake_version(path: str) -> str:
-    """Version of the ``cmake`` at ``path``; empty where it does not say one."""
-    try:
-        banner = subprocess.run(
-            [path, "--version"], capture_output=True, text=True, timeout=60, check=True
-        ).stdout
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    found = re.match(r"cmake version (\d+(?:\.\d+)+)", banner)
+    """Version of the ``cmake`` at ``path``; empty if it does not say one."""
+    found = re.match(r"cmake version (\d+(?:\.\d+)+)", programs.output(path, "--version"))
     return found[1] if found else ""
 
 
 def in_front(python: str, found_mpi: Optional[Mpi]) -> List[pathlib.Path]:
-    """What has to come first on PATH, for the framework's programs and MPI's to be found.
+    """Return what has to come first on PATH for the framework's and MPI's programs.
 
-    A directory of the system stays behind, as with Spack, where that does no harm: it has
-    another compiler and another CMake than what PATH may have before it.
+    A directory of the system stays behind, as with Spack, if that does no harm: its compiler and
+    CMake must not hide those that the user has put first.
     """
     directory = pathlib.Path(python).parent
     first = [] if directory in _SYSTEM else [directory]
@@ -144,16 +139,7 @@ def in_front(python: str, found_mpi: Optional[Mpi]) -> List[pathlib.Path]:
     return first
 
 
-def _distribution(requirement: str) -> str:
-    return canonicalize_name(Requirement(requirement).name)
-
-
 def version(python: str) -> str:
-    """Version of the interpreter ``python``; ``0`` where it does not run."""
+    """Version of the interpreter ``python``; ``0`` if it does not run."""
     ask = "import platform; print(platform.python_version())"
-    try:
-        return subprocess.run(
-            [python, "-c", ask], capture_output=True, text=True, timeout=60, check=True
-        ).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return "0"
+    return programs.output(python, "-c", ask) or "0"

