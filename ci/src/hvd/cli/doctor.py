@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import sys
@@ -18,8 +19,6 @@ from hvd.doctor import checks, gather
 from hvd.doctor.model import Finding, State
 from hvd.launch.program import callers
 
-#: The exit status where a check fails.
-FAILED = 1
 _COLOURS = {
     State.ok: "green",
     State.warn: "yellow",
@@ -40,12 +39,12 @@ def doctor(
     """
     findings = checks.examine(gather.facts(name, engine.value, callers(os.environ)))
     if as_json:
-        report = {"environment": name, "checks": [each.to_dict() for each in findings]}
+        report = {"environment": name, "checks": [dataclasses.asdict(each) for each in findings]}
         sys.stdout.write(json.dumps(report, indent=1) + "\n")
     else:
         _show(findings)
     if any(each.state is State.fail for each in findings):
-        raise typer.Exit(FAILED)
+        raise typer.Exit(1)
 
 
 def _show(findings: List[Finding]) -> None:

@@ -1,1 +1,1 @@
-"""What a support engineer asks first: ``./hvd doctor``."""
+"""Diagnosis: ``./hvd doctor``."""

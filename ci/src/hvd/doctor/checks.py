@@ -2,92 +2,257 @@
 
 from __future__ import annotations
 
-from typing import Callable, List
+import os
+import re
+from typing import Callable, Dict, Iterable, List, Tuple
 
-from hvd.doctor import checks_gpu, checks_libraries
-from hvd.doctor.model import Facts, Finding, State
+from hvd.doctor.model import MPI_LIBRARIES, Facts, Finding, Launcher, State
 from hvd.model import pins
 
+ok, warn, fail, unknown = State
+#: State, finding, and a remedy if it is not ok.
+Result = Tuple[str, ...]
 
-def pair(facts: Facts) -> Finding:
-    """Whether Spack and its packages are a pair that was tested, at the pinned commits."""
-    check = "Spack and packages"
-    if facts.spack is None:
-        return Finding(check, State.ok, "built by pip, without Spack")
+#: Libraries of which another copy is known to break something.
+_TELLING = re.compile(
+    r"lib(crypto|ssl|stdc\+\+|gcc_s|mpi\w*|nccl|cudart|fabric|ucp|python\S*)\.so"
+)
+_ON_A_GPU_NODE = "ask on a node with a GPU"
+
+CHECKS: Dict[str, Callable[[Facts], Result]] = {}
+
+
+def examine(facts: Facts) -> List[Finding]:
+    """Return what each check finds; without a build, that of the first one alone."""
+    names = list(CHECKS) if facts.built else list(CHECKS)[:1]
+    return [Finding(name, *CHECKS[name](facts)) for name in names]
+
+
+def _check(name: str, only: str = "") -> Callable:
+    """Add a check.
+
+    Args:
+        only: MPI, NCCL or CUDA, if the check is only for builds with it.
+    """
+
+    def add(function: Callable[[Facts], Result]) -> None:
+        def checked(facts: Facts) -> Result:
+            if only:
+                expected = facts.built.expectation
+                parts = expected.controllers | expected.operations | {facts.built.gpu}
+                if only == "CUDA" and "rocm" in parts:
+                    return unknown, "built for ROCm, whose driver is not looked at"
+                if only.lower() not in parts:
+                    return ok, f"built without {only}"
+            return function(facts)
+
+        CHECKS[name] = checked
+
+    return add
+
+
+@_check("build")
+def _build(facts: Facts) -> Result:
+    if facts.built is None:
+        return fail, facts.not_built, facts.remedy
+    if facts.changed:
+        more = f" and {len(facts.changed) - 2} more" if len(facts.changed) > 2 else ""
+        return warn, f"older than {', '.join(facts.changed[:2])}{more}", _rebuild(facts)
+    return ok, f"{facts.built.name}, of the files as they are"
+
+
+@_check("Spack and packages")
+def _pair(facts: Facts) -> Result:
+    """Spack and its packages are a pair that was tested, at the pinned commits."""
     spack = facts.spack
+    if spack is None:
+        return ok, "built by pip, without Spack"
     known = {pair.name: pair for pair in pins.versions().pairs}.get(spack.pair)
     setup = "./hvd setup; --pair and --spack choose another"
     if not spack.pair:
-        return Finding(check, State.unknown, "it is not recorded which Spack built it", setup)
+        return unknown, "it is not recorded which Spack built it", setup
     if known is None:
-        found = f"{spack.pair} is no supported pair"
-        return Finding(check, State.fail, found, pins.versions().choices())
+        return fail, f"{spack.pair} is no supported pair", pins.versions().choices()
     if not spack.version:
-        found = f"the Spack that built it is gone: {spack.root}"
-        return Finding(check, State.warn, f"{found}; what it built runs without", setup)
+        return (
+            warn,
+            f"the Spack that built it is gone: {spack.root}; the build works without",
+            setup,
+        )
     if spack.version != known.spack.version:
         found = f"Spack at {spack.root} is {spack.version}, and {known.name} has"
-        return Finding(check, State.fail, f"{found} {known.spack.version}", setup)
+        return fail, f"{found} {known.spack.version}", setup
     for name, pin in (("packages", known.packages), ("spack", known.spack)):
         commit = spack.commits.get(name, "")
         if commit and commit != pin.commit:
-            found = f"{name} at commit {commit[:12]}, tested was {pin.commit[:12]}"
-            return Finding(check, State.warn, found, setup)
-    versions = f"Spack {known.spack.version}, packages {known.packages.version}"
-    return Finding(check, State.ok, f"{known.name}: {versions}")
+            return warn, f"{name} at commit {commit[:12]}, tested was {pin.commit[:12]}", setup
+    return ok, f"{known.name}: Spack {known.spack.version}, packages {known.packages.version}"
 
 
-def build(facts: Facts) -> Finding:
-    """Whether it was built, of the files as they are now."""
-    if facts.built is None:
-        return Finding("build", State.fail, facts.not_built, facts.remedy)
-    if facts.changed:
-        more = f" and {len(facts.changed) - 2} more" if len(facts.changed) > 2 else ""
-        found = f"older than {', '.join(facts.changed[:2])}{more}"
-        return Finding("build", State.warn, found, _rebuild(facts))
-    return Finding("build", State.ok, f"{facts.built.name}, of the files as they are")
-
-
-def imports(facts: Facts) -> Finding:
-    """Whether Horovod can be imported for each framework."""
+@_check("import")
+def _import(facts: Facts) -> Result:
     broken = [f"horovod.{name}: {error}" for name, error in facts.imports.items() if error]
     if broken:
-        return Finding("import", State.fail, "; ".join(broken), _rebuild(facts))
+        return fail, "; ".join(broken), _rebuild(facts)
     if not facts.imports:
-        return Finding("import", State.unknown, "there is no framework to import it for")
-    found = ", ".join(f"horovod.{name}" for name in facts.imports)
-    return Finding("import", State.ok, found)
+        return unknown, "there is no framework to import it for"
+    return ok, ", ".join(f"horovod.{name}" for name in facts.imports)
 
 
-def check_build(facts: Facts) -> Finding:
-    """Whether what was built is what was asked for."""
+@_check("check-build")
+def _check_build(facts: Facts) -> Result:
     if facts.check_build:
-        found = "; ".join(facts.check_build)
-        return Finding("check-build", State.fail, found, f"{_rebuild(facts)} --fresh")
+        return fail, "; ".join(facts.check_build), f"{_rebuild(facts)} --fresh"
     expected = facts.built.expectation
     items = sorted(expected.frameworks | expected.controllers | expected.operations)
-    return Finding("check-build", State.ok, f"{expected.version}: {', '.join(items)}")
+    return ok, f"{expected.version}: {', '.join(items)}"
 
 
-def fabric(facts: Facts) -> Finding:
-    """Whether the variables that the site's network needs are set."""
-    check = "fabric variables"
-    if not facts.fabric:
-        return Finding(check, State.ok, "none are needed")
+@_check("MPI linked", only="MPI")
+def _mpi_linked(facts: Facts) -> Result:
+    """The environment's ``mpirun`` is of the MPI that Horovod is linked with."""
+    libraries = facts.library(*MPI_LIBRARIES)
+    if not libraries:
+        return fail, "Horovod has loaded no MPI library", f"{_rebuild(facts)} --fresh"
+    if len(set(map(os.path.realpath, libraries))) > 1:
+        found = f"two MPI libraries in one process: {', '.join(libraries)}"
+        return fail, found, "build all of it against one MPI"
+    if facts.launcher is None:
+        found = f"{_mpi(facts)}; the environment has no mpirun"
+        return warn, found, "start ranks with the site's launcher"
+    problem = _mismatch(facts, facts.launcher)
+    if problem:
+        return fail, problem, f"{_rebuild(facts)} --fresh"
+    return ok, f"{_mpi(facts)}, with {facts.launcher.path}"
+
+
+@_check("MPI in PATH", only="MPI")
+def _mpi_in_path(facts: Facts) -> Result:
+    """The ``mpirun`` of the calling shell is of that MPI, too."""
+    launcher = facts.shell_launcher
+    if not facts.library(*MPI_LIBRARIES):
+        return unknown, "no MPI library to compare it with", "see MPI linked"
+    if launcher is None and facts.active:
+        return warn, "this shell has no mpirun", _activate(facts)
+    if launcher is None:
+        return ok, "this shell has no mpirun, and is not activated"
+    problem = _mismatch(facts, launcher)
+    if problem and facts.active:
+        return fail, problem, "take it out of PATH, or unload its module"
+    if problem:
+        return warn, problem, _activate(facts)
+    return ok, launcher.path
+
+
+@_check("MPI compiler", only="MPI")
+def _mpi_compiler(facts: Facts) -> Result:
+    """The compiler that MPI's wrapper calls is there."""
+    if facts.compiler is None:
+        return unknown, "no mpicxx in the environment says what it calls"
+    program, there = facts.compiler
+    if there:
+        return ok, f"mpicxx calls {program}"
+    remedy = "load its module, or choose another: OMPI_CXX, MPICH_CXX or I_MPI_CXX=g++"
+    return warn, f"mpicxx calls {program}, which is not on PATH", remedy
+
+
+@_check("NCCL", only="NCCL")
+def _nccl(facts: Facts) -> Result:
+    """NCCL is linked shared, and there is one copy of it."""
+    name = "librccl.so" if facts.built.gpu == "rocm" else "libnccl.so"
+    if name == "libnccl.so":
+        if not facts.extensions:
+            return unknown, "none of Horovod's libraries could be read"
+        needed = {each for names in facts.extensions.values() for each in names}
+        if not any(each.startswith(("nccl", name)) for each in needed):
+            state = warn if facts.built.nccl_link == "static" else fail
+            found = "linked static: neither the site's NCCL nor a network plugin can replace it"
+            return state, found, "build it with nccl_link=shared"
+    files = sorted(set(map(os.path.realpath, facts.library(name))))
+    if not files:
+        return fail, f"{name} is not loaded", "load the module that has it"
+    if len(files) > 1:
+        found = f"two in one process: {', '.join(files)}"
+        return fail, found, "build Horovod with the framework's own NCCL"
+    return ok, f"shared: {files[0]}"
+
+
+@_check("CUDA driver", only="CUDA")
+def _driver(facts: Facts) -> Result:
+    """The driver is new enough for the toolkit."""
+    has = facts.gpus.driver
+    if has is None:
+        return unknown, facts.gpus.reason, _ON_A_GPU_NODE
+    found = f"supports CUDA {'.'.join(map(str, has))}"
+    if not facts.toolkit:
+        return unknown, f"{found}; which CUDA it was built with is not known"
+    found += f", built with {facts.toolkit}"
+    wants = tuple(map(int, f"{facts.toolkit}.0".split(".")[:2]))
+    if has >= wants:
+        return ok, found
+    if has[0] == wants[0]:
+        remedy = "a newer driver, or a toolkit of its version: kernels compiled as they load fail"
+        return warn, found, remedy
+    return fail, found, "a newer driver, or build with an older toolkit"
+
+
+@_check("GPU architectures", only="CUDA")
+def _architectures(facts: Facts) -> Result:
+    """Horovod and its framework were built for the GPUs of this machine."""
+    built = facts.built.architectures
+    found = f"Horovod: {' '.join(built) or 'none named'}"
+    if facts.architectures:
+        found += f"; framework: {' '.join(facts.architectures)}"
+    here = sorted(set(facts.gpus.capabilities))
+    if not here:
+        return (
+            unknown,
+            f"{found}; {facts.gpus.reason or 'the driver shows no GPU'}",
+            _ON_A_GPU_NODE,
+        )
+    found += f"; here: {' '.join(here).replace('.', '')}"
+    missing = [each for each in here if built and not _runs_on(each, built)]
+    if missing:
+        return fail, found, f"build it with cuda_arch={','.join(missing).replace('.', '')}"
+    if facts.architectures and not all(_runs_on(each, facts.architectures) for each in here):
+        return fail, found, "take a framework that is built for this GPU"
+    if not built:
+        return unknown, found, "name them: cuda_arch=80"
+    return ok, found
+
+
+@_check("fabric variables")
+def _fabric(facts: Facts) -> Result:
+    """The variables that the site's network needs are set."""
     missing = [name for name in facts.fabric if name not in facts.shell]
     other = [
         f"{name}={facts.shell[name]}, the site's is {value}"
         for name, value in facts.fabric.items()
         if facts.shell.get(name, value) != value
     ]
-    in_job = any(name in facts.shell for name in ("SLURM_JOB_ID", "LSB_JOBID"))
     if missing:
-        # on a login node, out of the environment, nothing needs them
-        state = State.fail if in_job or facts.active else State.warn
-        return Finding(check, state, f"not set: {', '.join(missing)}", facts.activate)
+        # on a login node, without the environment, nothing needs them
+        needed = facts.active or {"SLURM_JOB_ID", "LSB_JOBID"} & set(facts.shell)
+        return fail if needed else warn, f"not set: {', '.join(missing)}", _activate(facts)
     if other:
-        return Finding(check, State.warn, "; ".join(other), facts.activate)
-    return Finding(check, State.ok, ", ".join(facts.fabric))
+        return warn, "; ".join(other), _activate(facts)
+    return ok, ", ".join(facts.fabric) or "none are needed"
+
+
+@_check("LD_LIBRARY_PATH")
+def _shadowing(facts: Facts) -> Result:
+    """The shell's LD_LIBRARY_PATH puts no other libraries in the way."""
+    if not facts.shell.get("LD_LIBRARY_PATH", "").strip(":"):
+        return ok, "not set in this shell"
+    if not facts.shadowed:
+        return ok, "hides none of the libraries that are needed"
+    telling = [name for name in facts.shadowed if _TELLING.match(name)]
+    shown = sorted(telling or facts.shadowed)[:2]
+    texts = [f"{facts.shadowed[name][1]} hides {facts.shadowed[name][0]}" for name in shown]
+    more = f", and {len(facts.shadowed) - 2} more" if len(facts.shadowed) > 2 else ""
+    directories = sorted({os.path.dirname(path) for _, path in facts.shadowed.values()})
+    remedy = f"take out of LD_LIBRARY_PATH: {':'.join(directories)}"
+    return fail if telling else warn, "; ".join(texts) + more, remedy
 
 
 def _rebuild(facts: Facts) -> str:
@@ -95,23 +260,39 @@ def _rebuild(facts: Facts) -> str:
     return f"./hvd build {facts.name} --engine {engine}"
 
 
-#: The checks, and whether there is nothing to look at without a build.
-CHECKS: List[Callable[[Facts], Finding]] = [
-    build,
-    pair,
-    imports,
-    check_build,
-    checks_libraries.mpi_linked,
-    checks_libraries.mpi_in_path,
-    checks_libraries.mpi_compiler,
-    checks_libraries.nccl,
-    checks_gpu.driver,
-    checks_gpu.architectures,
-    fabric,
-    checks_libraries.shadowing,
-]
+def _activate(facts: Facts) -> str:
+    return f"./hvd activate {facts.name}, and source activate.sh"
 
 
-def examine(facts: Facts) -> List[Finding]:
-    """Everything that can be said; without a build that is one thing."""
-    return [check(facts) for check in (CHECKS if facts.built else [build])]
+def _mpi(facts: Facts) -> str:
+    """The MPI that Horovod has loaded."""
+    path = facts.library(*MPI_LIBRARIES)[0]
+    return f"{facts.mpi}: {path}" if facts.mpi else path
+
+
+def _mismatch(facts: Facts, launcher: Launcher) -> str:
+    """How ``launcher`` differs from the library; empty if it does not."""
+    if facts.mpi and launcher.version:
+        if facts.mpi == launcher.version:
+            return ""
+        return f"{launcher.path} is {launcher.version}, and Horovod is linked with {_mpi(facts)}"
+    # not every MPI says what it is: compare places
+    prefix = os.path.dirname(os.path.dirname(launcher.real))
+    library = os.path.realpath(facts.library(*MPI_LIBRARIES)[0])
+    if library.startswith(f"{prefix}/"):
+        return ""
+    return f"{launcher.path} is of another MPI than {_mpi(facts)}"
+
+
+def _runs_on(capability: str, built: Iterable[str]) -> bool:
+    """True if code for one of ``built`` runs: same major version, no later minor one.
+
+    https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#binary-compatibility
+    """
+    major, minor = capability.split(".")
+    for each in built:
+        digits = each.rstrip("af")
+        lettered = digits != each
+        if digits[:-1] == major and (digits[-1] == minor or (digits[-1] < minor and not lettered)):
+            return True
+    return False

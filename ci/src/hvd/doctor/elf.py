@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import re
-import subprocess
-from typing import Dict, Iterable, Mapping, Tuple
+from typing import Dict, FrozenSet, Iterable, Mapping, Tuple
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 
-from hvd.doctor.model import Extension
+from hvd.host import programs
 
 _FOUND = re.compile(r"^\s*(\S+) => (/.*) \(0x[0-9a-f]+\)$", re.MULTILINE)
-_TIMEOUT = 60
 
 
-def read(path: str) -> Extension:
-    """The dynamic section and symbols of the library at ``path``.
+def needs(path: str) -> FrozenSet[str]:
+    """Return the libraries that the file at ``path`` names, and its undefined symbols.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is no ELF file.
         OSError: it cannot be read.
     """
     with open(path, "rb") as stream:
@@ -28,30 +26,22 @@ def read(path: str) -> Extension:
             file = ELFFile(stream)
             dynamic = file.get_section_by_name(".dynamic")
             tags = dynamic.iter_tags("DT_NEEDED") if isinstance(dynamic, DynamicSection) else ()
-            needed = tuple(tag.needed for tag in tags)
             table = file.get_section_by_name(".dynsym")
             symbols = table.iter_symbols() if table else ()
-            undefined = frozenset(s.name for s in symbols if s["st_shndx"] == "SHN_UNDEF")
+            undefined = {each.name for each in symbols if each["st_shndx"] == "SHN_UNDEF"}
+            return frozenset(undefined | {tag.needed for tag in tags})
         except ELFError as error:
             raise ValueError(f"{path}: {error}") from error
-    return Extension(path, needed, undefined)
 
 
 def resolved(files: Iterable[str], environment: Mapping[str, str]) -> Dict[str, str]:
-    """Library to the path at which the loader finds it for one of ``files``.
+    """Return each library that one of ``files`` needs, and where the loader finds it.
 
-    The loader itself is asked, by ldd: for files of the environment, which is trusted to run.
+    This asks the loader itself, by ldd, which is for files that are trusted to run.
     """
     found: Dict[str, str] = {}
     for file in files:
-        try:
-            done = subprocess.run(
-                ["ldd", file], env=dict(environment), capture_output=True, text=True,
-                timeout=_TIMEOUT,
-            )  # fmt: skip
-        except (OSError, subprocess.TimeoutExpired):
-            continue
-        for name, path in _FOUND.findall(done.stdout):
+        for name, path in _FOUND.findall(programs.output("ldd", file, env=environment)):
             found.setdefault(name, path)
     return found
 
@@ -59,7 +49,7 @@ def resolved(files: Iterable[str], environment: Mapping[str, str]) -> Dict[str, 
 def moved(
     files: Iterable[str], without: Mapping[str, str], having: Mapping[str, str]
 ) -> Dict[str, Tuple[str, str]]:
-    """Library to where the loader finds it in two environments, where that differs."""
+    """Return the libraries that the loader finds elsewhere in a second environment, and where."""
     files = list(files)
     before, after = resolved(files, without), resolved(files, having)
     return {

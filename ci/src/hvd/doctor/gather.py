@@ -8,8 +8,9 @@ import pathlib
 import shutil
 import subprocess
 import sys
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Tuple
 
+import cattrs
 import yaml
 
 from hvd.core import paths, process
@@ -17,21 +18,21 @@ from hvd.core.errors import HvdError
 from hvd.deliver.activation import parts
 from hvd.deliver.activation import plan as activation
 from hvd.doctor import driver, elf, probe
-from hvd.doctor.checks_libraries import MPI_LIBRARIES
-from hvd.doctor.model import Extension, Facts, Gpus, Launcher, Spack, Version
+from hvd.doctor.model import MPI_LIBRARIES, Facts, Gpus, Launcher, Spack
 from hvd.fetch import clone
-from hvd.host import externals, mpi
+from hvd.host import externals, mpi, programs
 from hvd.model import environment
 from hvd.model.built import Built, find
 from hvd.smoke.launch import Target
 from hvd.smoke.run import FRAMEWORKS, check_build_items
 from hvd.solve import spack as spack_module
 
+#: Seconds for what imports a framework.
 _TIMEOUT = 300
 
 
 def facts(name: str, engine: str, shell: Mapping[str, str]) -> Facts:
-    """Everything there is to know here about the environment ``name``.
+    """Return everything there is to know here about the environment ``name``.
 
     Args:
         shell: the environment that the command was called in.
@@ -47,26 +48,26 @@ def facts(name: str, engine: str, shell: Mapping[str, str]) -> Facts:
         return Facts(name, not_built=error.message, remedy=error.remedy, shell=shell)
     own = plan.applied({k: v for k, v in shell.items() if k != "LD_LIBRARY_PATH"})
     after = plan.applied(shell)
-    said = _probe(built, after)
+    python = shutil.which("python", path=own["PATH"]) or "python"
+    said = _probe(built, python, after)
     extensions = _extensions(said["extensions"])
     launcher = _launcher(own)
-    python = shutil.which("python", path=own["PATH"]) or "python"
-    watched = [each.path for each in extensions]
-    watched += [path for path in said["loaded"] if _is_mpi(path)] + [python]
-    watched += [launcher.real] if launcher else []
+    watched = [*extensions, python, *([launcher.real] if launcher else [])]
+    watched += [
+        path for path in said["loaded"] if os.path.basename(path).startswith(MPI_LIBRARIES)
+    ]
     return Facts(
         name,
         built,
         changed=tuple(built.changed()),
-        plan=plan,
         shell=shell,
         fabric=_fabric(built, shell),
         spack=_spack(built),
         imports=said["imports"],
-        check_build=_check_build(built, after),
+        check_build=_check_build(built, python, after),
         extensions=extensions,
         loaded=tuple(said["loaded"]),
-        mpi=_version(mpi.of_library(said["mpi"])),
+        mpi=" ".join(mpi.of_library(said["mpi"]) or ()),
         launcher=launcher,
         shell_launcher=_launcher(shell),
         compiler=_compiler(own),
@@ -76,105 +77,76 @@ def facts(name: str, engine: str, shell: Mapping[str, str]) -> Facts:
     )
 
 
-def _probe(built: Built, variables: Mapping[str, str]) -> Dict[str, Any]:
-    """What a process that imports Horovod in the environment has; see ``probe.py``."""
-    modules = [f"horovod.{name}" for name in _modules(built)]
-    python = shutil.which("python", path=variables["PATH"]) or "python"
-    nothing = {"loaded": [], "extensions": [], "mpi": ""}
+def _probe(built: Built, python: str, variables: Mapping[str, str]) -> Dict[str, Any]:
+    """Return what a process that imports Horovod has; see ``probe.py``."""
+    names = [FRAMEWORKS.get(name, name) for name in sorted(built.expectation.frameworks)]
+    command = [python, probe.__file__, *(f"horovod.{name}" for name in names)]
+    problem = ""
     try:
         done = subprocess.run(
-            [python, str(pathlib.Path(probe.__file__)), *modules],
-            env=dict(variables),
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT,
+            command, env=dict(variables), capture_output=True, text=True, timeout=_TIMEOUT
         )
+        problem = done.stderr.strip().rpartition("\n")[2]
         said = json.loads(done.stdout.splitlines()[-1])
-        return {**said, "imports": {k.partition(".")[2]: v for k, v in said["imports"].items()}}
     except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
-        lines = done.stderr.split("\n") if isinstance(error, (ValueError, IndexError)) else []
-        why = next((line for line in reversed(lines) if line.strip()), str(error))
-        return {**nothing, "imports": {name: why for name in _modules(built)}}
+        imports = dict.fromkeys(names, problem or str(error))
+        return {"imports": imports, "loaded": [], "extensions": [], "mpi": ""}
+    said["imports"] = {name: said["imports"][f"horovod.{name}"] for name in names}
+    return said
 
 
-def _modules(built: Built) -> List[str]:
-    """Names in ``horovod.`` of the frameworks that it was built for."""
-    chosen = sorted(built.expectation.frameworks)
-    return [FRAMEWORKS.get(name, name) for name in chosen]
-
-
-def _extensions(files: List[str]) -> Tuple[Extension, ...]:
-    found = []
+def _extensions(files: List[str]) -> Dict[str, FrozenSet[str]]:
+    found = {}
     for file in files:
         try:
-            found.append(elf.read(file))
+            found[file] = elf.needs(file)
         except (OSError, ValueError):
             continue  # the import says what is wrong with it
-    return tuple(found)
-
-
-def _is_mpi(path: str) -> bool:
-    return os.path.basename(path).startswith(MPI_LIBRARIES)
-
-
-def _version(kind: Optional[Tuple[str, str]]) -> Optional[Version]:
-    return Version(*kind) if kind else None
+    return found
 
 
 def _launcher(variables: Mapping[str, str]) -> Optional[Launcher]:
     path = shutil.which("mpirun", path=variables.get("PATH", os.defpath))
     if not path:
         return None
-    try:
-        kind = mpi.of_launcher(path)
-    except (OSError, subprocess.SubprocessError):
-        kind = None
-    return Launcher(path, os.path.realpath(path), _version(kind))
+    return Launcher(path, os.path.realpath(path), " ".join(mpi.of_launcher(path) or ()))
 
 
 def _compiler(variables: Mapping[str, str]) -> Optional[Tuple[str, bool]]:
-    """What ``mpicxx`` calls, and whether that is there."""
+    """Return what ``mpicxx`` calls, and if that is on PATH."""
     wrapper = shutil.which("mpicxx", path=variables["PATH"])
-    if not wrapper:
-        return None
-    try:
-        done = subprocess.run(
-            [wrapper, "-show"], env=dict(variables), capture_output=True, text=True, timeout=60
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    words = done.stdout.split()
-    if done.returncode or not words:
+    words = programs.output(wrapper, "-show", env=variables).split() if wrapper else []
+    if not words:
         return None
     return words[0], shutil.which(words[0], path=variables["PATH"]) is not None
 
 
-def _check_build(built: Built, variables: Mapping[str, str]) -> Tuple[str, ...]:
+def _check_build(built: Built, python: str, variables: Mapping[str, str]) -> Tuple[str, ...]:
     process.adopt_orphans()
-    python = shutil.which("python", path=variables["PATH"]) or "python"
     target = Target(pathlib.Path(python), variables)
     out = paths.LOGS / built.name / "doctor"
     return tuple(check_build_items(target, built.expectation, out, _TIMEOUT).failures)
 
 
 def _framework(built: Built, python: str, variables: Mapping[str, str]) -> Dict[str, Any]:
-    """CUDA of the framework and the architectures it was built for, where CUDA matters."""
+    """Return CUDA version and architectures of the framework, for builds with CUDA."""
     if built.gpu != "cuda":
         return {}
     try:
-        found = externals.ask(python, variables)["frameworks"]
+        frameworks = list(externals.ask(python, variables)["frameworks"].values())
     except (HvdError, subprocess.SubprocessError):
         return {}
-    for framework in found.values():
-        return {
-            "toolkit": framework["cuda"] if framework["cuda"] != "unknown" else None,
-            "architectures": tuple(framework["architectures"]),
-        }
-    return {}
+    if not frameworks:
+        return {}
+    cuda = frameworks[0]["cuda"]
+    return {
+        "toolkit": None if cuda == "unknown" else cuda,
+        "architectures": tuple(frameworks[0]["architectures"]),
+    }
 
 
 def _fabric(built: Built, shell: Mapping[str, str]) -> Dict[str, str]:
-    """What the site asks for on as many nodes as the job has, or two."""
+    """Return the site's variables for as many nodes as the job has, or two."""
     machine, _ = parts.place(built) or (None, None)
     if not machine:
         return {}
@@ -183,15 +155,14 @@ def _fabric(built: Built, shell: Mapping[str, str]) -> Dict[str, str]:
 
 
 def _spack(built: Built) -> Optional[Spack]:
-    """The Spack that built it, as it is now."""
     if built.engine != "spack":
         return None
-    root = built.variables.get("SPACK_ROOT", "")
+    root = pathlib.Path(built.variables.get("SPACK_ROOT", ""))
     try:
         pair = (paths.STATE / f"{built.environment}.pair").read_text().strip()
     except OSError:
         pair = ""
-    commits = {"spack": clone.commit(pathlib.Path(root))}
+    commits = {"spack": clone.commit(root)}
     try:
         text = (paths.STATE / pair / "config" / "repos.yaml").read_text()
         builtin = pathlib.Path(yaml.safe_load(text)["repos"]["builtin"])
@@ -199,21 +170,11 @@ def _spack(built: Built) -> Optional[Spack]:
         commits["packages"] = clone.commit(builtin.parents[2])
     except (OSError, yaml.YAMLError, KeyError, TypeError):
         pass
-    return Spack(pair, root, spack_module.version(pathlib.Path(root)), commits)
+    return Spack(pair, str(root), spack_module.version(root), commits)
 
 
 def _gpus(shell: Mapping[str, str]) -> Gpus:
-    command = [sys.executable, str(pathlib.Path(driver.__file__))]
-    try:
-        done = subprocess.run(
-            command, env=dict(shell), capture_output=True, text=True, timeout=60, check=True
-        )
-        said = json.loads(done.stdout)
-    except (OSError, subprocess.SubprocessError, ValueError) as error:
-        return Gpus(reason=f"the CUDA driver cannot be asked: {error}")
-    version = said.get("driver")
-    return Gpus(
-        driver=(version[0], version[1]) if version else None,
-        reason=said.get("reason", ""),
-        capabilities=tuple(said.get("capabilities", ())),
-    )
+    said = programs.output(sys.executable, driver.__file__, env=shell)
+    if not said:
+        return Gpus(reason="the CUDA driver does not answer")
+    return cattrs.structure(json.loads(said), Gpus)
