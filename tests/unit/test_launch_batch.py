@@ -14,7 +14,7 @@ from hvd.core.errors import HvdError
 from hvd.launch import batch, methods
 from hvd.model import built, site
 from tests import builds
-from tests.unit.launching import launch
+from tests.unit.launching import launch, stand_in
 
 #: From the man page of sbatch; those that take no value or only have a long form are left out.
 SBATCH = {
@@ -23,6 +23,7 @@ SBATCH = {
     *("--job-name", "--mem", "--mem-per-cpu", "--network", "--nodes", "--ntasks"),
     *("--ntasks-per-node", "--output", "--partition", "--qos", "--time"),
 }
+BSUB = {"-P", "-W", "-csm", "-n", "-nnodes", "-R", "-q", "-J", "-o", "-e"}
 PERLMUTTER = """\
 #!/bin/bash
 #SBATCH -A dasrepo_g
@@ -40,17 +41,6 @@ module load  cudnn/8.3.2  nccl/2.15.5-ofi  evp-patch
 source ~/.bashrc
 conda activate horovod
 srun python tf_keras_fashion_mnist.py
-"""
-JUPYTER = """\
-#!/bin/bash
-#SBATCH -A dasrepo_g
-#SBATCH -C gpu
-#SBATCH -q regular
-#SBATCH -t 8:00:00
-#SBATCH -N 1
-#SBATCH --ntasks-per-node=4
-#SBATCH --gpus-per-node=4
-#SBATCH -c 32
 """
 SUMMIT = """\
 #BSUB -P <PROJECT>
@@ -79,33 +69,23 @@ EIGHT_RACKS = """\
 #BSUB -o /ccs/home/user/job%J.out
 #BSUB -e /ccs/home/user/job%J.out
 module load ibm-wml-ce/1.6.2-2
-ddlrun --nodes 18 --racks 4 --aisles 2 python $CONDA_PREFIX/tf_cnn_benchmarks/tf_cnn_benchmarks.py \\
-    --variable_update=horovod\\
-    --model=resnet50 \\
-    --num_gpus=1 \\
-    --batch_size=256 \\
-    --num_batches=100 \\
-    --num_warmup_batches=10 \\
-    --data_name=imagenet \\
-    --allow_growth=True \\
-    --use_fp16
+ddlrun --nodes 18 --racks 4 --aisles 2 python tf_cnn_benchmarks.py --variable_update=horovod
 """  # noqa: E501
 
 
 def words(script):
     """The words of each line of ``script``, empty lines left out."""
-    joined = script.replace("\\\n", "")
-    return [shlex.split(line) for line in joined.splitlines() if line]
+    return [shlex.split(line) for line in script.splitlines() if line]
 
 
-def program_of(script, launcher):
-    """The program that the last line of ``script`` starts, as it is given behind --."""
+def program_of(script):
+    """The program that the last line of ``script`` starts."""
     last = words(script)[-1]
-    return last[last.index("python") :] if launcher in last else []
+    return last[last.index("python") :]
 
 
 def test_the_script_of_perlmutter(launched) -> None:
-    """Ours has each line of the document in that order, and variables for srun and the fabric."""
+    """It has each line of the document in that order, and variables for srun and the fabric."""
     options = shlex.split(
         "perlmutter-hvd --batch --nodes 2 --account dasrepo_g --time 2:00:00 --output %x_%j.out "
         "--error %x_%j.err --setup 'source ~/.bashrc' --setup 'conda activate horovod'"
@@ -121,20 +101,13 @@ def test_the_script_of_perlmutter(launched) -> None:
     assert added == [["export", f"{name}={value}"] for name, value in variables.items()]
 
 
-def test_the_head_of_the_script_for_jupyter(launched) -> None:
-    """The same document has -c at the end here, so that the order is not compared."""
-    options = "perlmutter-hvd --batch --account dasrepo_g --time 8:00:00".split()
-    ours = launched([*options, "--", "jupyter", "lab"]).out
-    assert sorted(ours.splitlines()[:9]) == sorted(JUPYTER.splitlines())
-
-
 def test_the_script_of_summit(launched) -> None:
     options = shlex.split(
         "summit-hvd --batch --nodes 2 --account '<PROJECT>' --time 0:10:00 "
         "--job-name mldl_test_job --output '/ccs/home/<user>/job%J.out' "
         "--error '/ccs/home/<user>/job%J.out' --module open-ce --setup : --expand"
     )
-    ours = launched([*options, "--", *program_of(SUMMIT, "jsrun")]).out
+    ours = launched([*options, "--", *program_of(SUMMIT)]).out
     added = [["#!/bin/bash"], [":"]]
     assert [line for line in words(ours) if line not in added] == words(SUMMIT)
     assert '"$CONDA_PREFIX/horovod' in ours  # for the job's shell, as in the document
@@ -153,7 +126,7 @@ def test_the_script_of_the_ddl_run_on_144_nodes(launched) -> None:
         "--account '<PROJECT>' --job-name '<PROJECT>' --output /ccs/home/user/job%J.out "
         "--error /ccs/home/user/job%J.out --module ibm-wml-ce/1.6.2-2 --setup :"
     )
-    ours = words(launched([*options, "--", *program_of(EIGHT_RACKS, "ddlrun")]).out)
+    ours = words(launched([*options, "--", *program_of(EIGHT_RACKS)]).out)
     document = [
         [word.replace(" ", "") if "select[" in word else word for word in line]
         for line in words(EIGHT_RACKS)
@@ -164,47 +137,34 @@ def test_the_script_of_the_ddl_run_on_144_nodes(launched) -> None:
     assert [line for line in ours if line not in document] == added
 
 
-def scheduled():
-    """Each environment and launch method of a site with a scheduler."""
-    return [
-        (name, method)
-        for machine in map(site.load, site.names())
-        for name, use in machine.environments.items()
-        for method in machine.allowed
-        if machine.scheduler != "none"
-        and methods.METHODS[method].operations in ("", use.operations)
-    ]
+SCHEDULED = [
+    (name, method)
+    for machine in map(site.load, site.names())
+    for name, use in machine.environments.items()
+    for method in machine.allowed
+    if machine.scheduler != "none" and methods.METHODS[method].operations in ("", use.operations)
+]
 
 
-@pytest.mark.parametrize(("name", "method"), scheduled())
-def test_every_script_is_shell_and_has_options_that_exist(name, method, tmp_path) -> None:
-    hosts = ("a", "b") if methods.METHODS[method].takes_hosts else ()
-    rankfile = "/ranks" if method == "ddl-mpirun" else ""
-    text = batch.script(
-        launch(
-            *(name,),
-            **dict(nodes=2, method=method, program=("a b", "$c"), hosts=hosts, rankfile=rankfile),
-            **dict(account="acc", time="1:00:00", job_name="j", output="o%j", error="e%j"),
-        )
+@pytest.mark.parametrize(("name", "method"), SCHEDULED)
+def test_every_script_is_shell_and_has_options_that_exist(name, method) -> None:
+    takes = methods.METHODS[method].takes
+    request = launch(
+        name,
+        nodes=2,
+        method=method,
+        program=("a b", "$c"),
+        hosts=("a", "b") if "hosts" in takes else (),
+        rankfile="/ranks" if "rankfile" in takes else "",
+        **dict(account="acc", time="1:00:00", job_name="j", output="o%j", error="e%j"),
     )
-    file = tmp_path / "job.sh"
-    file.write_text(text)
-    assert subprocess.run(["bash", "-n", file]).returncode == 0
-    for option in re.findall(r"^#SBATCH (-\S+)", text, re.MULTILINE):
-        assert option.partition("=")[0] in SBATCH
-    known = "-P|-W|-csm|-n|-nnodes|-R|-q|-J|-o|-e"
-    assert all(re.match(f"({known}) ", line) for line in re.findall(r"^#BSUB (.+)", text, re.M))
+    text = batch.script(request)
+    assert subprocess.run(["bash", "-n"], input=text, text=True).returncode == 0
+    options = re.findall(r"^#(SBATCH|BSUB) (-[^ =\n]+)", text, re.MULTILINE)
+    assert len(options) == len(re.findall("^#[^!]", text, re.MULTILINE)) >= 6
+    for directive, option in options:
+        assert option in (SBATCH if directive == "SBATCH" else BSUB)
     assert text.endswith("'a b' '$c'\n")
-
-
-def stand_in(directory, name, text="") -> None:
-    """A program called ``name`` that notes its arguments and some variables."""
-    script = directory / name
-    script.write_text(
-        f'#!/bin/bash\nprintf "%s|" {name} "$@" >> {directory}/calls\n'
-        f'echo "$NCCL_NET|$SLURM_CPU_BIND" >> {directory}/calls\n{text}\n'
-    )
-    script.chmod(0o755)
 
 
 def test_a_script_runs(tmp_path, monkeypatch) -> None:
@@ -222,7 +182,7 @@ def test_a_script_runs(tmp_path, monkeypatch) -> None:
         env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
     )
     assert done.returncode == 7  # the launcher's
-    variables = "AWS Libfabric|cores"
+    variables = "AWS Libfabric|cores|none"
     assert (tmp_path / "calls").read_text().splitlines() == [
         f"module|load|cudnn/8.3.2|nccl/2.15.5-ofi|evp-patch|{variables}",
         f"spack|env|activate|perlmutter-hvd|{variables}",
@@ -242,7 +202,7 @@ def test_a_script_sources_what_was_written_for_it(tmp_path, monkeypatch) -> None
     assert f". {file}" in text and "module" not in text and "spack" not in text
     environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     assert subprocess.run(["bash"], input=text, text=True, env=environ).returncode == 7
-    assert (tmp_path / "calls").read_text().splitlines()[-1].endswith("|python|a.py|Socket|")
+    assert (tmp_path / "calls").read_text().splitlines()[-1].endswith("|python|a.py|Socket||none")
 
     for chosen in ({"modules": ("other/1",)}, {"setup": ("activate other",)}):
         assert str(file) not in batch.script(launch("frontier-hvd", program=("x",), **chosen))
@@ -270,20 +230,15 @@ def test_a_script_for_a_container_loads_nothing() -> None:
 
 
 def test_horovodrun_asks_for_its_hosts_inside_of_the_job() -> None:
-    request = launch(
-        *("taurus-ml-hvd",),
-        **dict(method="horovodrun", nodes=2, variables={"A": "b c"}, program=("x", "y z")),
-    )
+    taurus = dict(environment="taurus-ml-hvd", method="horovodrun", nodes=2)
+    request = launch(**taurus, variables={"A": "b c"}, program=("x", "y z"))
     last = shlex.split(batch.script(request).splitlines()[-1])
     assert last == [
         *(str(paths.ROOT / "hvd"), "launch", "taurus-ml-hvd", "--via", "horovodrun"),
         *("--nodes", "2", "--ranks-per-node", "6", "--partition", "ml", "--env", "A=b c"),
         *("--run", "--", "x", "y z"),
     ]
-    named = launch(
-        *("taurus-ml-hvd",),
-        **dict(method="horovodrun", nodes=2, hosts=("a", "b"), program=("x",)),
-    )
+    named = launch(**taurus, hosts=("a", "b"), program=("x",))
     assert batch.script(named).endswith("\nhorovodrun -np 12 -H a:6,b:6 x\n")
 
 

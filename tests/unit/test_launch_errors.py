@@ -15,97 +15,76 @@ from tests.unit.launching import TWO_NODES, launch
 JOB = {"SLURM_JOB_NODELIST": TWO_NODES}
 IMPOSSIBLE = [
     # ranks and GPUs
-    ("summit-hvd --ranks-per-node 7 -- x", "7 ranks on a node with 6 GPUs: Summit's GPUs", {}),
+    ("summit-hvd --ranks-per-node 7 -- x", "7 ranks on a node with 6 GPUs", {}),
     ("summit-ddl-hvd --ranks-per-node 12 -- x", "EXCLUSIVE_PROCESS", {}),
     ("perlmutter-hvd --ranks-per-node 5 -- x", "5 ranks on a node with 4 GPUs: NCCL", {}),
-    ("frontier-hvd --ranks-per-node 16 --batch -- x", "RCCL cannot give a GPU to two ranks", {}),
+    ("frontier-hvd --ranks-per-node 16 --batch -- x", "RCCL", {}),
     # launch methods
-    ("summit-hvd --gloo -- x", "--gloo: jsrun starts MPI's ranks", {}),
-    ("summit-hvd --via jsrun --gloo -- x", "--gloo: jsrun starts MPI's ranks", {}),
+    ("summit-hvd --gloo -- x", "--gloo: jsrun", {}),
     ("perlmutter-hvd --gloo -- x", "--gloo: srun", {}),
-    ("perlmutter-hvd --via jsrun -- x", "jsrun is for another kind of machine", {}),
-    ("stampede3-hvd --via ddlrun -- x", "stampede3 has Slurm", {}),
+    ("perlmutter-hvd --via jsrun -- x", "perlmutter has Slurm", {}),
     ("summit-hvd --via srun -- x", "summit has LSF", {}),
     ("local-hvd --via srun -- x", "local has no scheduler", {}),
     ("summit-hvd --via mpirun -- x", "mpirun on summit: jobs run on a launch node", {}),
-    ("alpha-hvd --via mpiexec.hydra -- x", "alpha: the site does not have it", {}),
-    ("summit-hvd --via ddlrun -- x", "IBM DDL, which summit-hvd is without", {}),
-    ("local-hvd --via mpirum -- x", "no launch method is called 'mpirum'", {}),
-    ("summit-ddl-hvd --via ddlrun --ranks-per-node 2 -- x", "a rank on every GPU", {}),
-    ("summit-ddl-hvd --via ddl-mpirun -- x", "ddl-mpirun needs the hosts and the file", {}),
+    ("alpha-hvd --via mpiexec.hydra -- x", "mpiexec.hydra on alpha", {}),
+    ("summit-hvd --via ddlrun -- x", "IBM DDL", {}),
+    ("local-hvd --via mpirum -- x", "did you mean 'mpirun'?", {}),
+    ("summit-ddl-hvd --via ddlrun --ranks-per-node 2 -- x", "--ranks-per-node", {}),
+    ("summit-ddl-hvd --via ddl-mpirun -- x", "--rankfile", {}),
     # options of another method
     ("perlmutter-hvd --rdma -- x", "--rdma: srun on perlmutter", {}),
-    ("alpha-hvd --image a -- x", "--image: alpha starts no containers", {}),
-    ("alpha-hvd --smpiargs a -- x", "--smpiargs is an option of jsrun", {}),
-    ("alpha-hvd --rankfile a -- x", "--rankfile is an option of ddl-mpirun", {}),
-    ("local-hvd --ask -- x", "--ask: mpirun cannot ask for nodes", {}),
+    ("alpha-hvd --image a -- x", "--image: alpha", {}),
+    ("alpha-hvd --smpiargs a -- x", "--smpiargs", {}),
+    ("alpha-hvd --rankfile a -- x", "--rankfile", {}),
+    ("local-hvd --ask -- x", "--ask: mpirun", {}),
     # scheduler and job
-    ("local-hvd --batch -- x", "local has no scheduler that takes a batch script", {}),
-    ("local-hvd --allocate", "no command is known", {}),
+    ("local-hvd --batch -- x", "local has no scheduler", {}),
+    ("local-hvd --allocate", "local: no command is known", {}),
     ("perlmutter-hvd --run -- x", "--run: this is no job on perlmutter", {}),
     ("summit-hvd --run -- x", "--run: this is no job on summit", JOB),
-    ("local-hvd --run -- no-such-program-of-ours", "mpirun is not on PATH", {"PATH": "/none"}),
+    ("local-hvd --run -- no-such-program", "mpirun is not on PATH", {"PATH": "/none"}),
     ("perlmutter-hvd --run --batch -- x", "exclude each other", JOB),
     # nodes, racks and hosts
-    ("perlmutter-hvd --nodes 3 -- x", "3 nodes are asked for, and the job has 2", JOB),
+    ("perlmutter-hvd --nodes 3 -- x", "the job has 2", JOB),
     ("local-hvd --nodes 3 --hosts a,b -- x", "--hosts names 2", {}),
     ("local-hvd --nodes 2 -- x", "mpirun needs to know the 2 hosts", {}),
     ("taurus-ml-hvd --via horovodrun --nodes 2 -- x", "horovodrun needs to know", {}),
     ("taurus-ml-hvd --hosts a,b -- x", "--hosts: a is not a node of the job", JOB),
-    ("perlmutter-hvd --hosts nid001140 -- x", "--hosts: srun takes its hosts from the job", JOB),
+    ("perlmutter-hvd --hosts nid001140 -- x", "--hosts: srun", JOB),
     ("local-hvd --hosts a[1- -- x", "--hosts: 'a[1-'", {}),
-    ("perlmutter-hvd --racks 1 -- x", "perlmutter has no racks to ask for", {}),
-    ("summit-hvd --aisles 1 -- x", "--aisles needs the number of racks", {}),
-    ("summit-hvd --nodes 19 --racks 1 -- x", "19 nodes are not on 1 racks of 18", {}),
-    ("summit-ddl-hvd --via ddlrun --nodes 3 --racks 2 -- x", "3 nodes are not the same", {}),
-    ("alpha-hvd --partition alhpa -- x", "--partition: alpha has none called 'alhpa'", {}),
+    ("perlmutter-hvd --racks 1 -- x", "--racks", {}),
+    ("summit-hvd --aisles 1 -- x", "--aisles", {}),
+    ("summit-hvd --nodes 19 --racks 1 -- x", "19 nodes", {}),
+    ("summit-ddl-hvd --via ddlrun --nodes 3 --racks 2 -- x", "3 nodes", {}),
+    ("alpha-hvd --partition alhpa -- x", "did you mean 'alpha'?", {}),
     # values
-    ("local-hvd --nodes 0 -- x", "--nodes: 0 is not a positive number", {}),
-    ("local-hvd --ranks-per-node -1 -- x", "--ranks-per-node: -1 is not a positive number", {}),
-    ("summit-hvd --racks 0 -- x", "--racks: 0 is not a positive number", {}),
-    ("summit-hvd --aisles -2 -- x", "--aisles: -2 is not a positive number", {}),
-    ("summit-hvd --time 0:10 -- x", "--time: '0:10' is not hours, minutes and seconds", {}),
-    ("summit-hvd --account 'a b' -- x", "--account: 'a b' has blanks", {}),
+    ("summit-hvd --time 0:10 -- x", "--time: '0:10'", {}),
+    ("summit-hvd --account 'a b' -- x", "--account: 'a b'", {}),
     ("summit-hvd --job-name 'a\nb' -- x", "--job-name", {}),
-    ("local-hvd --env A -- x", "--env: 'A' gives no value", {}),
-    ("local-hvd --env 'A B=1' -- x", "--env: 'A B' is not the name of a variable", {}),
+    ("local-hvd --env A -- x", "--env: 'A'", {}),
+    ("local-hvd --env 'A B=1' -- x", "--env: 'A B'", {}),
     ("local-hvd", "no program to start", {}),
     ("perlmutter-hvd --batch --", "no program to start", {}),
-    ("moon-hvd -- x", "no environment is called 'moon-hvd'", {}),
+    ("moon-hvd -- x", "'moon-hvd'", {}),
 ]
 
 
-@pytest.mark.parametrize(("options", "message", "environ"), IMPOSSIBLE)
-def test_impossible_requests(options, message, environ, launched) -> None:
+@pytest.mark.parametrize(("options", "said", "environ"), IMPOSSIBLE)
+def test_impossible_requests(options, said, environ, launched) -> None:
     done = launched(shlex.split(options), **environ)
     assert done.status == cli.USAGE
     assert done.out == ""
-    assert message in done.err
+    assert said in done.err
     assert done.err.count("error:") == 1
     assert "hint: " in done.err
 
 
-def test_a_near_miss_is_named(launched) -> None:
-    assert "did you mean 'mpirun'?" in launched("local-hvd --via mpirum -- x".split()).err
-    assert "did you mean 'alpha'?" in launched("alpha-hvd --partition alhpa -- x".split()).err
-
-
 @pytest.mark.parametrize(
-    "options",
-    [
-        "local-hvd --ranks-per-node 64 -- x",
-        "stampede3-cpu-hvd --ranks-per-node 112 -- x",
-        # GPU-aware MPI shares GPUs between ranks
-        "taurus-ml-mpi-hvd --ranks-per-node 12 -- x",
-    ],
+    "option", ["--nodes 0", "--nodes two", "--ranks-per-node -1", "--racks 0", "--aisles -2"]
 )
-def test_more_ranks_where_nothing_forbids_them(options, launched) -> None:
-    assert launched(options.split()).status == 0
-
-
-def test_a_number_that_is_none(launched) -> None:
-    done = launched("local-hvd --nodes two -- x".split())
-    assert done.status == cli.USAGE and "--nodes" in done.err
+def test_what_is_no_positive_number(option, launched) -> None:
+    done = launched(f"summit-hvd {option} -- x".split())
+    assert done.status == cli.USAGE and option.split()[0] in done.err
 
 
 def test_a_build_without_gpus_has_no_limit_on_a_node_with_them() -> None:

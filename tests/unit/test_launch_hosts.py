@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from hvd.core.errors import HvdError
 from hvd.launch import hosts
+from hvd.launch.schedulers import SCHEDULERS
+from hvd.model import site
 
-MCPU = "batch5 1 h49n16 42 h50n01 42"
+MCPU = {"LSB_MCPU_HOSTS": "batch5 1 h49n16 42 h50n01 42"}
+SUMMIT = next(iter(site.load("summit").partitions.values()))
+NO_LAUNCH_NODE = dataclasses.replace(SUMMIT, lsf=dataclasses.replace(SUMMIT.lsf, launch_slots=0))
 
 
 @pytest.mark.parametrize(
@@ -26,32 +32,36 @@ def test_lists_of_hosts(text, expected) -> None:
 
 @pytest.mark.parametrize("text", ["", "server[1-", "a b", "server1:4", "@all", "a,,@b"])
 def test_what_is_no_list_of_hosts(text) -> None:
-    with pytest.raises(HvdError, match="--hosts") as caught:
+    with pytest.raises(HvdError, match="--hosts"):
         hosts.named(text)
-    assert "--ranks-per-node" in caught.value.remedy
 
 
-def test_a_slurm_job() -> None:
-    environ = {"SLURM_JOB_NODELIST": "nid[001140-001141]"}
-    assert hosts.of_job("slurm", False, environ) == ["nid001140", "nid001141"]
-    assert hosts.of_job("slurm", False, {}) is None
-    assert hosts.of_job("none", False, environ) is None
-    with pytest.raises(HvdError, match="SLURM_JOB_NODELIST: 'nid") as caught:
-        hosts.of_job("slurm", False, {"SLURM_JOB_NODELIST": "nid[1-"})
-    assert caught.value.remedy
+@pytest.mark.parametrize(
+    ("scheduler", "partition", "environ", "expected"),
+    [
+        ("slurm", SUMMIT, {"SLURM_JOB_NODELIST": "a[01-02]"}, ["a01", "a02"]),
+        ("slurm", SUMMIT, {}, None),
+        ("none", SUMMIT, {"SLURM_JOB_NODELIST": "a"}, None),
+        ("lsf", SUMMIT, MCPU, ["h49n16", "h50n01"]),
+        ("lsf", NO_LAUNCH_NODE, MCPU, ["batch5", "h49n16", "h50n01"]),
+        ("lsf", SUMMIT, {}, None),
+    ],
+)
+def test_the_hosts_of_a_job(scheduler, partition, environ, expected) -> None:
+    assert SCHEDULERS[scheduler].job(partition, environ) == expected
 
 
-def test_an_lsf_job_without_its_launch_node(tmp_path) -> None:
-    assert hosts.of_job("lsf", True, {"LSB_MCPU_HOSTS": MCPU}) == ["h49n16", "h50n01"]
-    assert hosts.of_job("lsf", False, {"LSB_MCPU_HOSTS": MCPU})[0] == "batch5"
+def test_an_lsf_job_with_a_hostfile(tmp_path) -> None:
     file = tmp_path / "hosts"
     file.write_text("batch5\n" + "h49n16\n" * 42 + "h50n01\n" * 42)
-    found = hosts.of_job("lsf", True, {"LSB_DJOB_HOSTFILE": str(file), "LSB_MCPU_HOSTS": "x 1"})
-    assert found == ["h49n16", "h50n01"]
-    assert hosts.of_job("lsf", True, {}) is None
+    environ = {"LSB_DJOB_HOSTFILE": str(file), "LSB_MCPU_HOSTS": "x 1"}
+    assert SCHEDULERS["lsf"].job(SUMMIT, environ) == ["h49n16", "h50n01"]
 
 
-def test_a_hostfile_that_is_not_there() -> None:
-    with pytest.raises(HvdError, match="LSB_DJOB_HOSTFILE: /no/file") as caught:
-        hosts.of_job("lsf", True, {"LSB_DJOB_HOSTFILE": "/no/file"})
-    assert caught.value.remedy
+@pytest.mark.parametrize(
+    ("scheduler", "variable", "value"),
+    [("slurm", "SLURM_JOB_NODELIST", "nid[1-"), ("lsf", "LSB_DJOB_HOSTFILE", "/no/file")],
+)
+def test_hosts_that_cannot_be_read(scheduler, variable, value) -> None:
+    with pytest.raises(HvdError, match=variable):
+        SCHEDULERS[scheduler].job(SUMMIT, {variable: value})

@@ -15,20 +15,14 @@ import pytest
 
 from hvd.core import paths
 from hvd.launch import program
-from tests.unit.launching import launch
+from tests.unit.launching import TWO_NODES, launch, stand_in
 
 
 @pytest.fixture
-def stand_in(tmp_path: pathlib.Path) -> Dict[str, str]:
-    """The environment with launchers on PATH that note how they were started."""
+def environ(tmp_path: pathlib.Path) -> Dict[str, str]:
+    """The environment of a shell with launchers on PATH that note how they were started."""
     for name in ("mpirun", "srun"):
-        script = tmp_path / name
-        script.write_text(
-            f'#!/bin/bash\nprintf "%s|" {name} "$@" > {tmp_path}/call\n'
-            f'echo "$NCCL_NET|$A|${{PYTHONPATH-none}}" >> {tmp_path}/call\n'
-            'eval "$STAND_IN"\n'
-        )
-        script.chmod(0o755)
+        stand_in(tmp_path, name, 'eval "$STAND_IN"')
     return {
         **{name: os.environ[name] for name in os.environ if not name.startswith("SLURM_")},
         "PATH": f"{tmp_path}:{os.environ['PATH']}",
@@ -41,37 +35,35 @@ def run(arguments, environ) -> subprocess.CompletedProcess:
     return subprocess.run(command, env=environ, capture_output=True, text=True)
 
 
-def test_its_status_is_the_programs(stand_in, tmp_path) -> None:
-    stand_in["STAND_IN"] = "echo out; echo err >&2; exit 3"
-    done = run(["local-hvd", "--run", "--env", "A=b c", "--", "python", "a b.py", "$A"], stand_in)
-    assert (done.returncode, done.stdout, done.stderr) == (3, "out\n", "err\n")
-    call = (tmp_path / "call").read_text()
-    assert call == "mpirun|-np|2|-x|A=b c|python|a b.py|$A||b c|none\n"
+def test_its_status_is_the_programs(environ, tmp_path) -> None:
+    environ["STAND_IN"] = "echo out $A; echo err >&2; exit 3"
+    done = run(["local-hvd", "--run", "--env", "A=b c", "--", "python", "a b.py", "$A"], environ)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "out b c\n", "err\n")
+    call = (tmp_path / "calls").read_text()
+    assert call == "mpirun|-np|2|-x|A=b c|python|a b.py|$A|||none\n"
 
 
-def test_a_signal_is_the_programs(stand_in) -> None:
-    stand_in["STAND_IN"] = "kill -TERM $$"
-    assert run(["local-hvd", "--run", "--", "x"], stand_in).returncode == -signal.SIGTERM
+def test_a_signal_is_the_programs(environ) -> None:
+    environ["STAND_IN"] = "kill -TERM $$"
+    assert run(["local-hvd", "--run", "--", "x"], environ).returncode == -signal.SIGTERM
 
 
-def test_in_a_job_it_has_the_fabrics_variables(stand_in, tmp_path) -> None:
-    stand_in["SLURM_JOB_NODELIST"] = "nid[001140-001141]"
-    done = run(["perlmutter-hvd", "--nodes", "2", "--run", "--", "python", "x.py"], stand_in)
+def test_in_a_job_it_has_the_fabrics_variables(environ, tmp_path) -> None:
+    environ["SLURM_JOB_NODELIST"] = TWO_NODES
+    done = run(["perlmutter-hvd", "--nodes", "2", "--run", "--", "python", "x.py"], environ)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "call").read_text() == "srun|-n|8|python|x.py|AWS Libfabric||none\n"
+    assert (tmp_path / "calls").read_text() == "srun|-n|8|python|x.py|AWS Libfabric||none\n"
 
 
-def test_it_takes_the_callers_python_path() -> None:
-    """What ./hvd needs for itself is not the program's, and what Spack set is."""
-    request = launch("local-hvd")
+@pytest.mark.parametrize(
+    "callers", [{}, {"PYTHONPATH": "/view", "PYTHONNOUSERSITE": ""}, {"PYTHONPATH": "/view"}]
+)
+def test_it_has_the_callers_python_path(callers) -> None:
+    """And not what ./hvd sets for itself."""
     ours = {"PYTHONPATH": "ci", "PYTHONNOUSERSITE": "1", "HOME": "/h"}
-    assert program.environment(request, ours) == {"HOME": "/h"}
-    callers = {**ours, "HVD_CALLER_PYTHONPATH": "/view", "HVD_CALLER_PYTHONNOUSERSITE": ""}
-    assert program.environment(request, callers) == {
-        "HOME": "/h",
-        "PYTHONPATH": "/view",
-        "PYTHONNOUSERSITE": "",
-    }
+    kept = {f"{program.KEPT}{name}": value for name, value in callers.items()}
+    found = program.environment(launch("local-hvd"), {**ours, **kept})
+    assert found == {"HOME": "/h", **callers}
 
 
 def test_the_script_hvd_keeps_the_callers_python_path(monkeypatch) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import re
-import subprocess
 from typing import Any, Dict, List, Tuple
 
 from hvd.core import paths
+from hvd.host import programs
 from hvd.launch import schedulers
 from hvd.model import environment, site
 from hvd.model.site import Partition, Site
@@ -139,15 +139,10 @@ def _scheduler(machine: Site) -> str:
 
 @functools.cache
 def slurm() -> str:
-    """ReFrame's scheduler for this Slurm: only with accounting can it ask how a job has ended."""
-    try:
-        done = subprocess.run(
-            ["scontrol", "show", "config"], capture_output=True, text=True, timeout=30
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return "slurm"  # the settings are of another machine
+    """ReFrame's scheduler for this Slurm: one without accounting does not tell how a job ended."""
+    settings = programs.output("scontrol", "show", "config")
     without = r"^AccountingStorageType\s*=\s*(\(null\)|accounting_storage/none)$"
-    return "squeue" if re.search(without, done.stdout, re.M) else "slurm"
+    return "squeue" if re.search(without, settings, re.M) else "slurm"
 
 
 def _environ(machine: Site, name: str) -> Dict[str, Any]:
