@@ -1,4 +1,4 @@
-"""CUDA, NCCL and oneCCL are found, or their absence is said with a hint."""
+"""CUDA, NCCL and oneCCL are found."""
 
 import pytest
 
@@ -38,12 +38,6 @@ def test_an_nvcc_that_is_a_script_says_where_its_toolkit_is(tmp_path, monkeypatc
     assert accelerators.cuda() == accelerators.Library(toolkit.resolve(), "13.0")
 
 
-def test_no_cuda_names_the_way_out(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(HvdError, match="nvcc is not on PATH"):
-        accelerators.cuda()
-
-
 def test_the_wheels_nccl_gets_the_name_that_a_linker_looks_for(tmp_path):
     root = wheel(tmp_path / "site")
     found = accelerators.nccl(tmp_path / "site", tmp_path / "nccl")
@@ -58,16 +52,21 @@ def test_an_installed_nccl_is_taken_as_it_is(tmp_path, monkeypatch):
     assert accelerators.nccl(tmp_path / "none", tmp_path / "nccl").prefix == root
 
 
-def test_no_nccl_names_the_way_out(tmp_path):
-    with pytest.raises(HvdError, match="has no NCCL"):
+def test_what_is_not_there_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(HvdError, match="nvcc"):
+        accelerators.cuda()
+    with pytest.raises(HvdError, match="nccl.h"):
         accelerators.nccl(tmp_path, tmp_path / "nccl")
+    with pytest.raises(HvdError, match="libccl.so"):
+        accelerators.ccl(tmp_path, tmp_path / "ccl")
+    monkeypatch.setenv("CCL_ROOT", str(tmp_path))
+    with pytest.raises(HvdError, match="CCL_ROOT"):
+        accelerators.ccl(tmp_path, tmp_path / "ccl")
 
 
 def test_the_wheels_oneccl_for_cpus_gets_the_usual_layout(tmp_path):
     scratch = tmp_path / "ccl"
-    with pytest.raises(HvdError, match="has no oneCCL for CPUs") as caught:
-        accelerators.ccl(tmp_path, scratch)
-    assert "oneccl-devel==" in caught.value.remedy
     header = tmp_path / "include" / "cpu" / "oneapi" / "ccl.hpp"
     library = tmp_path / "lib" / "cpu" / "libccl.so"
     for file in (header, library):
@@ -82,8 +81,6 @@ def test_the_wheels_oneccl_for_cpus_gets_the_usual_layout(tmp_path):
 
 def test_an_installed_oneccl_is_taken_as_it_is(tmp_path, monkeypatch):
     monkeypatch.setenv("CCL_ROOT", str(tmp_path))
-    with pytest.raises(HvdError, match="CCL_ROOT: .* has no oneCCL"):
-        accelerators.ccl(tmp_path, tmp_path / "ccl")
     (tmp_path / "include" / "oneapi").mkdir(parents=True)
     (tmp_path / "include" / "oneapi" / "ccl.hpp").write_text("")
     assert accelerators.ccl(tmp_path, tmp_path / "ccl").prefix == tmp_path

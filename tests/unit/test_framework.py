@@ -37,26 +37,22 @@ def test_every_framework_has_its_own() -> None:
 
 
 @pytest.mark.parametrize("python", ["3.10", "3.11"])
-@pytest.mark.parametrize("names", [("pytorch", "tensorflow"), ("keras", "pytorch", "tensorflow")])
-def test_the_last_set_decides_on_a_version(names, python) -> None:
-    found = chosen(*names, python=python)
-    last = chosen(names[0] if "keras" in names else "tensorflow", python=python)
+@pytest.mark.parametrize(
+    ("names", "last"),
+    [(("pytorch", "tensorflow"), "tensorflow"), (("keras", "pytorch", "tensorflow"), "keras")],
+)
+def test_the_last_set_decides_on_a_version(names, last, python) -> None:
+    found, alone = chosen(*names, python=python), chosen(last, python=python)
     assert {"torch", "tensorflow-cpu", "numpy"} <= set(found)
-    assert found["numpy"] == last["numpy"]
-    assert found["tensorflow-cpu"] == last["tensorflow-cpu"]
+    assert found["numpy"] == alone["numpy"]
+    assert found["tensorflow-cpu"] == alone["tensorflow-cpu"]
 
 
-def test_numpy_is_one_that_tensorflow_takes() -> None:
-    # tensorflow/tools/pip_package/setup.py of 2.21 and 2.15
+def test_versions_are_those_that_tensorflow_and_horovod_take() -> None:
+    # NumPy: tensorflow/tools/pip_package/setup.py of 2.21 and 2.15
     assert chosen("tensorflow")["numpy"] in SpecifierSet(">=1.26")
     assert chosen("keras")["numpy"] in SpecifierSet(">=1.23.5,<2")
-
-
-def test_horovods_keras_gets_keras_2() -> None:
     assert chosen("tensorflow", "keras")["keras"].startswith("2.")
-
-
-def test_other_machines_get_the_tensorflow_that_is_made_for_them() -> None:
     found = chosen("tensorflow", machine="aarch64")
     assert "tensorflow" in found and "tensorflow-cpu" not in found
 
@@ -67,9 +63,8 @@ def test_mpi_is_installed_where_there_is_none() -> None:
 
 
 def test_a_framework_without_pins_is_refused() -> None:
-    with pytest.raises(HvdError, match="no version of mxnet is pinned") as caught:
+    with pytest.raises(HvdError, match="mxnet"):
         framework.requirements(["mxnet"], MPI)
-    assert "--python" in caught.value.remedy
 
 
 def test_the_interpreter_suits_every_framework(monkeypatch: pytest.MonkeyPatch) -> None:
