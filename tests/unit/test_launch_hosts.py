@@ -7,8 +7,7 @@ import dataclasses
 import pytest
 
 from hvd.core.errors import HvdError
-from hvd.launch import hosts
-from hvd.launch.schedulers import SCHEDULERS
+from hvd.launch.schedulers import SCHEDULERS, named_hosts
 from hvd.model import site
 
 MCPU = {"LSB_MCPU_HOSTS": "batch5 1 h49n16 42 h50n01 42"}
@@ -27,13 +26,13 @@ NO_LAUNCH_NODE = dataclasses.replace(SUMMIT, lsf=dataclasses.replace(SUMMIT.lsf,
     ],
 )
 def test_lists_of_hosts(text, expected) -> None:
-    assert sorted(hosts.named(text)) == sorted(expected)
+    assert sorted(named_hosts(text)) == sorted(expected)
 
 
 @pytest.mark.parametrize("text", ["", "server[1-", "a b", "server1:4", "@all", "a,,@b"])
 def test_what_is_no_list_of_hosts(text) -> None:
     with pytest.raises(HvdError, match="--hosts"):
-        hosts.named(text)
+        named_hosts(text)
 
 
 @pytest.mark.parametrize(
@@ -48,14 +47,14 @@ def test_what_is_no_list_of_hosts(text) -> None:
     ],
 )
 def test_the_hosts_of_a_job(scheduler, partition, environ, expected) -> None:
-    assert SCHEDULERS[scheduler].job(partition, environ) == expected
+    assert SCHEDULERS[scheduler].hosts(partition, environ) == expected
 
 
 def test_an_lsf_job_with_a_hostfile(tmp_path) -> None:
     file = tmp_path / "hosts"
     file.write_text("batch5\n" + "h49n16\n" * 42 + "h50n01\n" * 42)
     environ = {"LSB_DJOB_HOSTFILE": str(file), "LSB_MCPU_HOSTS": "x 1"}
-    assert SCHEDULERS["lsf"].job(SUMMIT, environ) == ["h49n16", "h50n01"]
+    assert SCHEDULERS["lsf"].hosts(SUMMIT, environ) == ["h49n16", "h50n01"]
 
 
 @pytest.mark.parametrize(
@@ -64,4 +63,4 @@ def test_an_lsf_job_with_a_hostfile(tmp_path) -> None:
 )
 def test_hosts_that_cannot_be_read(scheduler, variable, value) -> None:
     with pytest.raises(HvdError, match=variable):
-        SCHEDULERS[scheduler].job(SUMMIT, {variable: value})
+        SCHEDULERS[scheduler].hosts(SUMMIT, {variable: value})

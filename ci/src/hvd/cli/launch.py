@@ -11,7 +11,7 @@ import typer
 
 from hvd.core import console
 from hvd.core.errors import HvdError
-from hvd.launch import batch, hosts, methods, program, request, schedulers
+from hvd.launch import batch, methods, program, request, schedulers
 from hvd.launch.request import Request
 
 _SHAPE = "How many ranks, and where"
@@ -117,7 +117,7 @@ def launch(
         ranks_per_node=ranks_per_node or 0,
         method=via,
         program=tuple(words or ()),
-        hosts=tuple(hosts.named(hosts_list)) if hosts_list else (),
+        hosts=tuple(schedulers.named_hosts(hosts_list)) if hosts_list else (),
         racks=racks or 0,
         aisles=aisles or 0,
         variables=_variables(env),
@@ -127,7 +127,7 @@ def launch(
         **dict(account=account, time=time, queue=queue, job_name=job_name),
         **dict(output=output, error=error, expand=expand),
     )
-    job = schedulers.of(asked.site).job(asked.partition, os.environ)
+    job = schedulers.of(asked.site).hosts(asked.partition, os.environ)
     asked = dataclasses.replace(asked, job=None if job is None else tuple(job))
     if [whole_script, ask, allocate, run].count(True) > 1:
         raise HvdError("--batch, --ask, --allocate and --run exclude each other", "choose one")

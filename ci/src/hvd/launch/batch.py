@@ -44,7 +44,7 @@ def asking(request: Request) -> str:
             f"--ask: {request.method} cannot ask for nodes", "use --batch, or --allocate first"
         )
     options = schedulers.of(request.site).options(request)
-    options += schedulers.given(("--cpu-bind={}", request.partition.slurm.cpu_bind))
+    options += schedulers.fill(["--cpu-bind={cpu_bind}"], vars(request.partition.slurm))
     return methods.quoted(request, script=True, options=" ".join(options).split())
 
 
@@ -60,7 +60,7 @@ def allocation(request: Request) -> str:
             f"{request.site.name}: no command is known that asks for nodes to type on",
             "use --batch",
         )
-    options = schedulers.of(request.site).interactive(request)[interactive.command]
+    options = schedulers.of(request.site).options(request, interactive.command)
     return shlex.join([interactive.command, *" ".join(options).split()])
 
 
@@ -111,15 +111,13 @@ def _launch(request: Request) -> str:
     if not method.needs_hosts or request.hosts:
         return methods.quoted(request, script=True)
     # the hosts are known in the job alone, so that ./hvd launch is called there
-    options = schedulers.given(
-        ("--via {}", method.name),
-        ("--nodes {}", request.nodes),
-        ("--ranks-per-node {}", request.ranks_per_node),
-        ("--partition {}", request.partition.name),
-        ("--gloo", request.gloo),
-        ("--rankfile {}", request.rankfile),
-        ("--racks {}", request.racks),
-        ("--aisles {}", request.aisles),
+    options = schedulers.fill(
+        [
+            *("--via {method}", "--nodes {nodes}", "--ranks-per-node {ranks_per_node}"),
+            *("--partition {name}", "{gloo}", "--rankfile {rankfile}"),
+            *("--racks {racks}", "--aisles {aisles}"),
+        ],
+        {**vars(request), "name": request.partition.name, "gloo": ["--gloo"] * request.gloo},
     )
     words = [str(paths.ROOT / "hvd"), "launch", request.environment, *" ".join(options).split()]
     for name, value in request.variables.items():

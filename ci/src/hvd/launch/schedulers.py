@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Dict, List, Mapping, Optional, Tuple
+import string
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
 from hvd.core.errors import HvdError
-from hvd.launch import hosts
 from hvd.launch.request import Request
 from hvd.model.site import Partition, Site
+
+#: How a site asks Slurm for GPUs on a node.
+_GPUS = {"": "", "--gpus-per-node": "--gpus-per-node={}", "--gres": "--gres=gpu:{}"}
 
 
 class Scheduler:
@@ -19,30 +24,30 @@ class Scheduler:
         directive: what begins the line of an option in a batch script.
         submit: the command that takes a batch script.
         account: the option for the account to charge.
+        batch: the options of a batch script, see :func:`fill`.
+        interactive: those of each command that gets nodes to type on.
     """
 
     title = "no scheduler"
     directive = ""
     submit = ""
     account = ""
+    batch: Sequence[str] = ()
+    interactive: Mapping[str, Sequence[str]] = {}
 
-    def options(self, request: Request) -> List[str]:
-        """Return the options of the job, in the order of a batch script.
+    def of_nodes(self, partition: Partition, queue: str = "") -> Dict[str, Any]:
+        """Return the values of options that are the same for every job there.
 
-        Raises:
-            HvdError: the site's file does not say how to ask for these nodes.
+        Args:
+            queue: what the user asks for in place of the site's.
         """
-        return []
-
-    def access(self, partition: Partition) -> List[str]:
-        """Return those options that every job on nodes of ``partition`` has."""
-        return []
-
-    def interactive(self, request: Request) -> Dict[str, List[str]]:
-        """Return the options of each command that gets nodes to type on."""
         return {}
 
-    def job(self, partition: Partition, environ: Mapping[str, str]) -> Optional[List[str]]:
+    def of_job(self, request: Request) -> Dict[str, Any]:
+        """Return the values of other options, beside the request's own attributes."""
+        return {}
+
+    def hosts(self, partition: Partition, environ: Mapping[str, str]) -> Optional[List[str]]:
         """Return the compute nodes of the job that has ``environ``; None outside of a job.
 
         Raises:
@@ -50,69 +55,67 @@ class Scheduler:
         """
         return None
 
+    def access(self, partition: Partition) -> List[str]:
+        """Return those options of a batch script that every job there has."""
+        return fill(self.batch, self.of_nodes(partition))
+
+    def options(self, request: Request, command: str = "") -> List[str]:
+        """Return the options of a batch script, or of an interactive ``command``.
+
+        Raises:
+            HvdError: the site's file does not say how to ask for these nodes.
+        """
+        values = {**vars(request), "ranks": request.ranks, **self.of_job(request)}
+        values.update(self.of_nodes(request.partition, request.queue))
+        return fill(self.interactive[command] if command else self.batch, values)
+
 
 class Slurm(Scheduler):
     title = "Slurm"
     directive = "#SBATCH"
     submit = "sbatch"
     account = "-A"
+    batch = (
+        *("-A {account}", "-C {constraint}", "-p {partition}", "-q {qos}", "-t {time}"),
+        *("-N {nodes}", "-c {cpus}", "{tasks}", "{gpus}", "--mem-per-cpu={mem_per_cpu_mb}"),
+        *("{head}", "-J {job_name}", "-o {output}", "-e {error}"),
+    )
+    interactive = {
+        "salloc": (
+            *("--nodes {nodes}", "--partition {partition}", "--qos {interactive_qos}"),
+            *("--time {time}", "--constraint {constraint}", "{gpus}", "--account={account}"),
+        ),
+        "srun": (
+            *("-N {nodes}", "--ntasks-per-node={ranks_per_node}", "-p {partition}"),
+            *("{interactive_gpus}", "--time={time}", "--account={account}", "--pty bash"),
+        ),
+        "idev": ("-p {partition}", "-N {nodes}", "-n {ranks}", "-m {minutes}", "-A {account}"),
+    }
 
-    def options(self, request: Request) -> List[str]:
-        by_node = request.partition.slurm.tasks != "-n"
-        return [
-            *given(("-A {}", request.account)),
-            *_slurm_nodes(request.partition, request.queue),
-            *given(
-                ("-t {}", request.time),
-                ("-N {}", request.nodes),
-                ("-c {}", request.partition.cpus_per_rank),
-                ("--ntasks-per-node={}", request.ranks_per_node if by_node else 0),
-                ("-n {}", 0 if by_node else request.ranks),
-                _slurm_gpus(request),
-            ),
-            *_slurm_memory(request.partition),
-            *_files(request),
-        ]
+    def of_nodes(self, partition: Partition, queue: str = "") -> Dict[str, Any]:
+        ask = partition.slurm
+        # a queue is a QOS at sites with these
+        name, qos = (ask.partition, queue or ask.qos) if ask.qos else (queue or ask.partition, "")
+        values = {"constraint": ask.constraint, "partition": name, "qos": qos}
+        return {**values, "mem_per_cpu_mb": ask.mem_per_cpu_mb, "head": ask.head}
 
-    def access(self, partition: Partition) -> List[str]:
-        return [*_slurm_nodes(partition), *_slurm_memory(partition)]
-
-    def interactive(self, request: Request) -> Dict[str, List[str]]:
-        settings = request.site.interactive
-        partition, qos = _slurm_queue(request.partition, request.queue)
-        if settings.qos and not request.queue:
-            qos = settings.qos
+    def of_job(self, request: Request) -> Dict[str, Any]:
+        ask, interactive = request.partition.slurm, request.site.interactive
+        gpus = _GPUS[ask.gpus].format(min(request.ranks_per_node, request.partition.gpus))
+        own_qos = interactive.qos if interactive and not request.queue else ""
+        by_job, by_node = f"-n {request.ranks}", f"--ntasks-per-node={request.ranks_per_node}"
         return {
-            "salloc": given(
-                ("--nodes {}", request.nodes),
-                ("--partition {}", partition),
-                ("--qos {}", qos),
-                ("--time {}", request.time),
-                ("--constraint {}", request.partition.slurm.constraint),
-                _slurm_gpus(request),
-                ("--account={}", request.account),
-            ),
-            "srun": given(
-                ("-N {}", request.nodes),
-                ("--ntasks-per-node={}", request.ranks_per_node),
-                ("-p {}", partition),
-                _slurm_gpus(request) if settings.gpus else ("", 0),
-                ("--time={}", request.time),
-                ("--account={}", request.account),
-                ("--pty {}", "bash"),
-            ),
-            "idev": given(
-                ("-p {}", partition),
-                ("-N {}", request.nodes),
-                ("-n {}", request.ranks),
-                ("-m {}", _minutes(request.time)),
-                ("-A {}", request.account),
-            ),
+            "cpus": request.partition.cpus_per_rank,
+            "tasks": by_job if ask.tasks == "-n" else by_node,
+            "gpus": gpus,
+            "minutes": _minutes(request.time),
+            "interactive_qos": own_qos or self.of_nodes(request.partition, request.queue)["qos"],
+            "interactive_gpus": gpus if interactive and interactive.gpus else "",
         }
 
-    def job(self, partition: Partition, environ: Mapping[str, str]) -> Optional[List[str]]:
+    def hosts(self, partition: Partition, environ: Mapping[str, str]) -> Optional[List[str]]:
         nodes = environ.get("SLURM_JOB_NODELIST", "")
-        return hosts.read(nodes, "SLURM_JOB_NODELIST", "is this a Slurm job?") if nodes else None
+        return read_hosts(nodes, "SLURM_JOB_NODELIST", "is this a Slurm job?") if nodes else None
 
 
 class Lsf(Scheduler):
@@ -120,36 +123,36 @@ class Lsf(Scheduler):
     directive = "#BSUB"
     submit = "bsub"
     account = "-P"
+    batch = (
+        *("-P {account}", "-W {hours}", "{shape}", "-q {queue}"),
+        *("-J {job_name}", "-o {output}", "-e {error}"),
+    )
+    interactive = {"bsub": ("-W {hours}", "-nnodes {nodes}", "-P {account}", "-Is /bin/bash")}
 
-    def options(self, request: Request) -> List[str]:
+    def of_nodes(self, partition: Partition, queue: str = "") -> Dict[str, Any]:
+        return {"queue": queue or partition.lsf.queue} if partition.lsf else {}
+
+    def of_job(self, request: Request) -> Dict[str, Any]:
         lsf = request.partition.lsf
         if lsf is None:
             raise HvdError(
                 f"{request.site.name}: partition {request.partition.name} has no LSF queue",
                 "add 'lsf' to it in site.yaml",
             )
-        nodes = _lsf_racks(request) if request.racks else [f"-nnodes {request.nodes}"]
-        return [
-            *given(("-P {}", request.account), ("-W {}", _hours(request.time))),
-            *nodes,
-            f"-q {request.queue or lsf.queue}",
-            *_files(request),
-        ]
+        hours, minutes = divmod(_minutes(request.time), 60)
+        shape = [f"-nnodes {request.nodes}"]
+        if request.racks:
+            # whole racks are reserved in expert mode, which does not take -nnodes
+            slots = request.nodes * lsf.slots
+            kind = "select[(({})&&(type==any))]order[r15s:pg]"
+            launch = f"{kind.format('LN')}span[hosts=1]cu[type=rack:pref=config]"
+            racks = f"cu[type=rack:maxcus={request.racks}]"
+            compute = f"{kind.format('CN')}span[ptile={lsf.slots}]{racks}"
+            terms = f"{lsf.launch_slots}*{{{launch}}}+{slots}*{{{compute}}}"
+            shape = ["-csm y", f"-n {lsf.launch_slots + slots}", f'-R "{terms}"']
+        return {"hours": f"{hours}:{minutes:02d}" if request.time else "", "shape": shape}
 
-    def access(self, partition: Partition) -> List[str]:
-        return [f"-q {partition.lsf.queue}"] if partition.lsf else []
-
-    def interactive(self, request: Request) -> Dict[str, List[str]]:
-        return {
-            "bsub": given(
-                ("-W {}", _hours(request.time)),
-                ("-nnodes {}", request.nodes),
-                ("-P {}", request.account),
-                ("-Is {}", "/bin/bash"),
-            )
-        }
-
-    def job(self, partition: Partition, environ: Mapping[str, str]) -> Optional[List[str]]:
+    def hosts(self, partition: Partition, environ: Mapping[str, str]) -> Optional[List[str]]:
         file = environ.get("LSB_DJOB_HOSTFILE", "")
         # the hosts with their slots: a line for each slot, or the number behind each host
         slots = environ.get("LSB_MCPU_HOSTS", "").split()[::2]
@@ -165,7 +168,7 @@ class Lsf(Scheduler):
         if partition.lsf and partition.lsf.launch_slots:
             # the first host only runs the script
             slots = [host for host in slots if host != slots[0]]
-        return hosts.read(",".join(slots), "the hosts of the job", "start inside the LSF job")
+        return read_hosts(",".join(slots), "the hosts of the job", "start inside the LSF job")
 
 
 SCHEDULERS = {"slurm": Slurm(), "lsf": Lsf(), "none": Scheduler()}
@@ -176,61 +179,53 @@ def of(machine: Site) -> Scheduler:
     return SCHEDULERS[machine.scheduler]
 
 
-def given(*options: Tuple[str, object]) -> List[str]:
-    """Return the options that have a value, with the value in place of ``{}``."""
-    return [form.format(value) for form, value in options if form and value]
-
-
 def slurm_gpu_option(partition: Partition) -> str:
-    """Return the option that asks Slurm for {} GPUs; empty where none is needed."""
-    forms = {"--gpus-per-node": "--gpus-per-node={}", "--gres": "--gres=gpu:{}"}
-    return forms.get(partition.slurm.gpus, "")
+    """Return the option that asks Slurm for {} GPUs; empty if none is needed."""
+    return _GPUS[partition.slurm.gpus]
 
 
-def _slurm_gpus(request: Request) -> Tuple[str, int]:
-    """As many GPUs as ranks, but no more than there are."""
-    count = min(request.ranks_per_node, request.partition.gpus)
-    return slurm_gpu_option(request.partition), count
+def fill(options: Sequence[str], values: Mapping[str, Any]) -> List[str]:
+    """Return ``options`` with their values; those that have none are left out.
+
+    Args:
+        options: such as "-A {account}", with one name or none.
+        values: by name; a list has the values for several options.
+    """
+    found: List[str] = []
+    for option in options:
+        names = [name for _, name, _, _ in string.Formatter().parse(option) if name]
+        value = values.get(names[0]) if names else "always"
+        for each in value if isinstance(value, (list, tuple)) else [value]:
+            found += [option.format(**{name: each for name in names})] if each else []
+    return found
 
 
-def _slurm_nodes(partition: Partition, queue: str = "") -> List[str]:
-    name, qos = _slurm_queue(partition, queue)
-    return given(("-C {}", partition.slurm.constraint), ("-p {}", name), ("-q {}", qos))
+def read_hosts(text: str, origin: str, hint: str) -> List[str]:
+    """Return the hosts of ``text``, which is from ``origin``, in order and each once.
+
+    Raises:
+        HvdError: it is no list of hosts.
+    """
+    try:
+        return list(NodeSet(text, resolver=RESOLVER_NOGROUP))
+    except NodeSetException as error:
+        raise HvdError(f"{origin}: '{text}': {error}", hint) from error
 
 
-def _slurm_memory(partition: Partition) -> List[str]:
-    ask = partition.slurm
-    return [*given(("--mem-per-cpu={}", ask.mem_per_cpu_mb)), *ask.head]
+def named_hosts(text: str) -> List[str]:
+    """Return the hosts that ``--hosts`` names, such as ``server[1-4]``.
 
-
-def _slurm_queue(partition: Partition, queue: str) -> Tuple[str, str]:
-    """Return partition and QOS; ``queue`` replaces the QOS if the site has one."""
-    ask = partition.slurm
-    return (ask.partition, queue or ask.qos) if ask.qos else (queue or ask.partition, "")
-
-
-def _lsf_racks(request: Request) -> List[str]:
-    """Reserve whole racks, which LSF takes in expert mode alone, without -nnodes."""
-    lsf = request.partition.lsf
-    slots = request.nodes * lsf.slots
-    kind = "select[(({})&&(type==any))]order[r15s:pg]"
-    launch = f"{kind.format('LN')}span[hosts=1]cu[type=rack:pref=config]"
-    compute = f"{kind.format('CN')}span[ptile={lsf.slots}]cu[type=rack:maxcus={request.racks}]"
-    terms = f"{lsf.launch_slots}*{{{launch}}}+{slots}*{{{compute}}}"
-    return ["-csm y", f"-n {lsf.launch_slots + slots}", f'-R "{terms}"']
-
-
-def _files(request: Request) -> List[str]:
-    return given(("-J {}", request.job_name), ("-o {}", request.output), ("-e {}", request.error))
+    Raises:
+        HvdError: ``text`` is no list of hosts.
+    """
+    hint = "for example: --hosts 'server[1-4]'; ranks are asked for with --ranks-per-node"
+    found = read_hosts(text, "--hosts", hint)
+    if not found or any(set(host) & set(": \t\n@") for host in found):
+        raise HvdError(f"--hosts: '{text}' is not a list of hosts", hint)
+    return found
 
 
 def _minutes(time: str) -> int:
-    """Return the minutes of H:MM:SS, the last one begun or whole."""
-    hours, minutes, seconds = map(int, (time or "0:0:0").split(":"))
+    """Return the minutes of H:MM:SS; one that has begun counts."""
+    hours, minutes, seconds = map(int, (time or "0:00:00").split(":"))
     return hours * 60 + minutes + bool(seconds)
-
-
-def _hours(time: str) -> str:
-    """Return H:MM of H:MM:SS; empty for none."""
-    minutes = _minutes(time)
-    return f"{minutes // 60}:{minutes % 60:02d}" if minutes else ""
