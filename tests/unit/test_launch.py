@@ -52,11 +52,7 @@ DOCUMENTED = [
     ("summit-ddl-hvd --via ddlrun", "ddlrun", {}),
 ]
 OTHERS = [
-    (
-        "frontier-hvd --nodes 2",
-        "srun -N 2 -n 16 -c 7 --gpus-per-task=1 --gpu-bind=closest",
-        {},
-    ),
+    ("frontier-hvd --nodes 2", "srun -N 2 -n 16 -c 7 --gpus-per-task=1 --gpu-bind=closest", {}),
     ("stampede3-hvd --nodes 2", "ibrun -n 8", {}),
     ("stampede3-cpu-hvd --ranks-per-node 112", "ibrun -n 112", {}),
     ("stampede2-hvd --via ibrun --ranks-per-node 2", "ibrun -n 2", {}),
@@ -119,6 +115,11 @@ def test_the_line(options, line, environ, launched) -> None:
             "salloc --nodes 1 --partition batch --time 1:00:00 --account=a",
         ),
         ("capella-hvd --nodes 2", "salloc --nodes 2 --gres=gpu:4"),
+        ("capella-hvd --queue q", "salloc --nodes 1 --partition q --gres=gpu:4"),
+        (
+            "perlmutter-hvd --queue debug",
+            "salloc --nodes 1 --qos debug --constraint gpu --gpus-per-node=4",
+        ),
         ("stampede2-hvd --nodes 2 --time 1:00:00", "idev -p flat-quadrant -N 2 -n 2 -m 60"),
         ("stampede3-hvd --account a", "idev -p h100 -N 1 -n 4 -A a"),
         (

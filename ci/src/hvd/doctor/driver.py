@@ -1,6 +1,6 @@
-"""Ask NVIDIA's driver what it supports and which GPUs there are; printed as JSON.
+"""Ask NVIDIA's driver which CUDA it supports and which GPUs there are, and print that as JSON.
 
-A process of its own: a driver that is broken takes that down and nothing else.
+This is a process of its own, because a broken driver may end it.
 """
 
 import ctypes

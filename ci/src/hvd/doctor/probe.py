@@ -1,6 +1,6 @@
-"""Import Horovod and say what came with it; run by the environment's Python, printed as JSON.
+"""Import Horovod and print what came with it as JSON; the environment's Python runs this.
 
-It stands alone: standard library only, Python 3.6 and later.
+It needs the standard library of Python 3.6 and nothing else.
 
 Usage: probe.py MODULE...
 """
@@ -16,7 +16,7 @@ MPI_VERSION_STRING = 8192  # at least MPI_MAX_LIBRARY_VERSION_STRING of every MP
 
 
 def imported(names):
-    """Module to the error of its import, empty where it had none."""
+    """Module to the error of its import, empty if it had none."""
     found = {}
     for name in names:
         try:
@@ -28,14 +28,14 @@ def imported(names):
 
 
 def loaded():
-    """Paths of the libraries that this process has."""
+    """Paths of the libraries in this process."""
     with open("/proc/self/maps") as maps:
         paths = {line.split(None, 5)[-1].rstrip("\n") for line in maps if "/" in line}
     return sorted(path for path in paths if ".so" in os.path.basename(path))
 
 
 def extensions():
-    """Horovod's compiled libraries; also where it cannot be imported."""
+    """Horovod's compiled libraries."""
     try:
         import horovod
     except Exception:
@@ -60,14 +60,9 @@ def mpi_version(paths):
 
 def main():
     imports = imported(sys.argv[1:])
-    libraries = loaded()
-    report = {
-        "imports": imports,
-        "loaded": libraries,
-        "extensions": extensions(),
-        "mpi": mpi_version(libraries),
-    }
-    # what Horovod or a framework says as it is imported comes before
+    paths = loaded()
+    report = dict(imports=imports, loaded=paths, extensions=extensions(), mpi=mpi_version(paths))
+    # after whatever Horovod and its framework print as they are imported
     print("\n" + json.dumps(report))
 
 

@@ -86,7 +86,13 @@ def make(
         HvdError: no site has the environment, or its site has no such partition.
     """
     machine = site_module.of(environment)
-    kind = find_partition(machine, partition or machine.environments[environment].partition)
+    wanted = partition or machine.environments[environment].partition
+    if wanted not in machine.partitions:
+        raise HvdError(
+            f"--partition: {machine.name} has no '{wanted}'",
+            nearest(wanted, list(machine.partitions)),
+        )
+    kind = machine.partitions[wanted]
     return Request(
         site=machine,
         environment=environment,
@@ -97,20 +103,6 @@ def make(
         hosts=hosts,
         **options,
     )
-
-
-def find_partition(machine: Site, name: str) -> Partition:
-    """Return the partition called ``name``.
-
-    Raises:
-        HvdError: the site has none.
-    """
-    if name not in machine.partitions:
-        raise HvdError(
-            f"--partition: {machine.name} has no '{name}'",
-            nearest(name, list(machine.partitions)),
-        )
-    return machine.partitions[name]
 
 
 def check(request: Request) -> None:
