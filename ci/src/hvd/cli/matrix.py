@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from typing import List, Optional, Sequence
+from typing import List, Mapping, Optional, Sequence
 
 import typer
 
@@ -11,11 +11,13 @@ from hvd.cli.common import JobsOption
 from hvd.core import console, paths
 from hvd.core.errors import HvdError
 from hvd.host import machine
-from hvd.matrix import definition, driver, estimate, here, page, plan, result, runner
+from hvd.matrix import attempt, definition, here, page, plan, result, runner
+from hvd.matrix.attempt import Options
 from hvd.matrix.definition import Matrix
 from hvd.matrix.here import Here
+from hvd.matrix.needs import Needs
 from hvd.matrix.plan import Planned
-from hvd.matrix.result import TRIED, Result
+from hvd.matrix.result import Result
 
 _MINUTE = 60
 
@@ -69,35 +71,38 @@ def matrix(
         for path in page.write(asked, check):
             console.note(paths.shorten(path))
         return
-    found = here.look(asked, cuda)
+    needs = Needs(asked, here.look(asked, cuda))
     earlier = {each.cell.id: each for each in result.load_all()}
-    tried = [each.cell for each in earlier.values() if each.result in TRIED]
-    planned = plan.plan(asked, found, tried)
-    cells = driver.shard(driver.chosen(planned, filters or []), shard)
+    planned = plan.plan(needs, [each.cell for each in earlier.values() if each.tried])
+    cells = plan.shard(plan.chosen(planned, filters or []), shard)
     if not cells:
-        raise HvdError("no cell is left by --filter and --shard", "list them: ./hvd matrix --list")
-    options = runner.Options(
-        jobs or machine.cores(), float(limit * _MINUTE), upstream_tests, examples
-    )
-    held = [each for each in cells if driver.current(asked, each, found, earlier, options)]
+        raise HvdError("--filter and --shard leave no cell", "list them: ./hvd matrix --list")
+    options = Options(jobs or machine.cores(), float(limit * _MINUTE), upstream_tests, examples)
+    held = [
+        each
+        for each in cells
+        if runner.current(needs, each.cell, earlier.get(each.cell.id), options)
+    ]
     if listed:
         _list(cells, held, earlier)
         return
     todo = [each for each in cells if not (resume and each in held)]
-    _announce(todo, len(cells) - len(todo), found, list(earlier.values()))
-    results = driver.run(asked, todo, found, options)
+    _announce(todo, len(cells) - len(todo), needs.here, list(earlier.values()))
+    results = runner.run(needs, todo, options)
     if len(cells) == len(planned):
         result.forget({each.cell.id for each in planned})
     _summarize(asked, results)
-    if driver.unexpected(asked, results):
+    if runner.unexpected(asked, results):
         raise typer.Exit(1)
 
 
-def _list(cells: Sequence[Planned], held: Sequence[Planned], earlier) -> None:
+def _list(
+    cells: Sequence[Planned], held: Sequence[Planned], earlier: Mapping[str, Result]
+) -> None:
     for each in cells:
         before = earlier.get(each.cell.id)
         known = before.result if before else "not tried"
-        if before and before.result in TRIED and each not in held:
+        if before and before.tried and each not in held:
             known += ", stale"
         text = f"{each.cell.id}: {known if each.action == 'try' else each.action}"
         console.out.print(f"{text}  {each.reason}".rstrip(), markup=False)
@@ -106,25 +111,23 @@ def _list(cells: Sequence[Planned], held: Sequence[Planned], earlier) -> None:
 def _announce(
     todo: Sequence[Planned], left_out: int, found: Here, earlier: Sequence[Result]
 ) -> None:
-    """Print the number of cells to try and an estimate of the time."""
+    """Say what will be done, and how long it will take."""
     counts = collections.Counter(each.action for each in todo)
     parts = [f"{counts['try']} to try"]
     parts += [f"{counts[name]} {name}" for name in ("refused", "skipped") if counts[name]]
     parts += [f"{left_out} as before"] if left_out else []
     console.note(f"cells: {', '.join(parts)}")
-    cache = here.ccache_version(found.ccache)
-    console.note(
-        f"compiler cache: {cache or 'none (ccache is not on PATH): each compiles it all'}"
-    )
+    cache = found.compiler_cache or "none (ccache is not on PATH): each compiles it all"
+    console.note(f"compiler cache: {cache}")
     cells = [each.cell for each in todo if each.action == "try"]
     if cells:
-        console.note(str(estimate.estimate(cells, earlier, bool(found.ccache))))
+        console.note(runner.estimate(cells, earlier, bool(found.ccache)))
 
 
 def _summarize(asked: Matrix, results: Sequence[Result]) -> None:
     counts = collections.Counter(each.result for each in results)
-    console.note(", ".join(f"{counts[name]} {name}" for name in counts))
-    for each in driver.unexpected(asked, results):
-        console.note(f"log: {paths.shorten(runner.log(each.cell))}")
-    if any(each.result in TRIED for each in results):
+    console.note(", ".join(f"{count} {name}" for name, count in counts.items()))
+    for each in runner.unexpected(asked, results):
+        console.note(f"log: {paths.shorten(attempt.log(each.cell))}")
+    if any(each.tried for each in results):
         console.note("the page: ./hvd matrix --page")

@@ -1,6 +1,6 @@
-"""The support matrix: which combinations are tried, how, what came of them, and the page.
+"""The support matrix: choose combinations, build and test them, keep and show the results.
 
-`definition` reads ``ci/matrix.yaml``; `cover` chooses combinations such that every pair of values
-that can exist is in one; `runner` builds and tests one of them by the pip engine; `result` keeps
-what came of it in ``docs/matrix``; `bounds` compares that with the recipe, and `page` shows it.
+`definition` reads ``ci/matrix.yaml``; `needs` and `here` say what a cell needs and this machine
+has; `plan` and `cover` choose the cells; `runner` tries them, each by an `attempt`; `result` keeps
+the results in ``docs/matrix``, and `page` shows them.
 """

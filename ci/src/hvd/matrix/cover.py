@@ -1,71 +1,72 @@
-"""Choose combinations such that every pair of values that can be together is in one of them."""
+"""Choose combinations of values so that every possible pair of values is in one of them."""
 
 from __future__ import annotations
 
 import itertools
-from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import (
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 from allpairspy import AllPairs
 
-#: The values of all axes, or, in their order, of the first few.
+Axes = Mapping[str, Sequence[str]]
+#: The values of all axes, or of the first few in their order.
 Values = Dict[str, str]
-#: Whether a combination, or any that begins with those values, can be.
+#: Return whether a combination, or any that begins with these values, is possible.
 Possible = Callable[[Mapping[str, str]], bool]
-#: Two axes and a value of each.
+#: Two axes with a value of each.
 Pair = Tuple[Tuple[str, str], Tuple[str, str]]
 
 
 def covering(
-    axes: Mapping[str, Sequence[str]], possible: Possible, given: Sequence[Values] = ()
+    axes: Axes, possible: Possible, given: Sequence[Values] = ()
 ) -> Tuple[List[Values], List[Pair]]:
-    """Combinations in which every pair of values is that is in any: the same ones each time.
+    """Find combinations that contain every possible pair; the same ones each time.
 
-    Args:
-        axes: the values of each axis.
-        possible: of whole combinations and of their beginnings; what it says of a beginning
-            holds for all that begins so.
-        given: combinations that are tried in any case; those of other values count for nothing.
+    If ``possible`` refuses the beginning of a combination, it must refuse the whole.  Combinations
+    that are ``given`` are not found again.
 
     Returns:
-        The combinations beside the given ones, and the pairs that no possible one has.
+        The combinations beside the given ones, and the pairs that no combination can have.
     """
-    # a value alone says nothing, and the library wants two axes with something to choose
-    given = [row for row in given if _within(row, axes)]
-    free = {axis: values for axis, values in axes.items() if len(values) > 1}
-    if any(not values for values in axes.values()):
+    if not all(axes.values()):
         return [], []
+    given = [row for row in given if _within(row, axes)]
+    # allpairspy asks for at least two axes, and an axis with one value has nothing to choose
+    free = {axis: values for axis, values in axes.items() if len(values) > 1}
     fixed = {axis: values[0] for axis, values in axes.items() if len(values) == 1}
     rows: List[Values] = []
     if len(free) > 1:
-        names = list(free)
 
-        def allowed(row: Sequence[str]) -> bool:
-            return possible({**fixed, **dict(zip(names, row))})
+        def combination(row: Sequence[str]) -> Values:
+            return {**fixed, **dict(zip(free, row))}
 
-        before = [[row[axis] for axis in names] for row in given]
-        found = AllPairs(list(free.values()), filter_func=allowed, previously_tested=before)
-        rows = [{**fixed, **dict(zip(names, row))} for row in found]
-    have = {pair for row in (*rows, *given) for pair in pairs(row)}
-    # where values exclude each other, the library ends before it has found every pair
-    more, impossible = _rest(axes, possible, [p for p in _all_pairs(axes) if p not in have])
+        found = AllPairs(
+            list(free.values()),
+            filter_func=lambda row: possible(combination(row)),
+            previously_tested=[[row[axis] for axis in free] for row in given],
+        )
+        rows = [combination(row) for row in found]
+    have = _pairs_of([*rows, *given])
+    # allpairspy ends before it has found every pair if values exclude each other
+    more, impossible = _rest(axes, possible, [p for p in all_pairs(axes) if p not in have])
     return [{axis: row[axis] for axis in axes} for row in [*rows, *more]], impossible
 
 
 def adding(
-    axes: Mapping[str, Sequence[str]],
-    possible: Possible,
-    given: Sequence[Values],
-    others: Sequence[Values],
+    axes: Axes, possible: Possible, given: Sequence[Values], others: Sequence[Values]
 ) -> List[Values]:
-    """Those of ``others`` that have a pair which neither ``given`` nor one before them has.
-
-    Args:
-        axes: the values of each axis.
-        possible: as for :func:`covering`.
-        given: combinations that are tried in any case.
-        others: combinations of any values; those that are none of ``axes`` are left out.
-    """
-    have = {pair for row in given if _within(row, axes) for pair in pairs(row)}
+    """Return those of ``others`` that have a pair which no earlier one and no given one has."""
+    have = _pairs_of(row for row in given if _within(row, axes))
     found = []
     for row in others:
         new = set(pairs(row)) - have
@@ -75,22 +76,27 @@ def adding(
     return found
 
 
-def first(
-    axes: Mapping[str, Sequence[str]], possible: Possible, part: Mapping[str, str]
-) -> Optional[Values]:
-    """The first possible combination with the values of ``part``; None where there is none."""
+def first(axes: Axes, possible: Possible, part: Mapping[str, str]) -> Optional[Values]:
+    """Return the first possible combination with the values of ``part``; None if there is none."""
     return next(_completions(axes, possible, part, {}), None)
 
 
 def pairs(row: Mapping[str, str]) -> Iterator[Pair]:
-    """Every pair of values in a combination."""
+    """Yield every pair of values in a combination."""
     return itertools.combinations(sorted(row.items()), 2)
 
 
+def all_pairs(axes: Axes) -> Iterator[Pair]:
+    """Yield every pair of values of different axes."""
+    for one, other in itertools.combinations(sorted(axes), 2):
+        for value, another in itertools.product(axes[one], axes[other]):
+            yield (one, value), (other, another)
+
+
 def _rest(
-    axes: Mapping[str, Sequence[str]], possible: Possible, missing: Sequence[Pair]
+    axes: Axes, possible: Possible, missing: Sequence[Pair]
 ) -> Tuple[List[Values], List[Pair]]:
-    """Combinations for ``missing`` pairs, each with as many as go; and the pairs without any."""
+    """Find combinations with as many of the missing pairs as fit, and the impossible pairs."""
     rows: List[Values] = []
     impossible: List[Pair] = []
     left = list(missing)
@@ -113,7 +119,7 @@ def _rest(
 
 
 def _completions(
-    axes: Mapping[str, Sequence[str]], possible: Possible, part: Mapping[str, str], begun: Values
+    axes: Axes, possible: Possible, part: Mapping[str, str], begun: Values
 ) -> Iterator[Values]:
     known = {**begun, **part}
     if not possible(known):
@@ -126,11 +132,9 @@ def _completions(
         yield from _completions(axes, possible, part, {**begun, rest[0]: value})
 
 
-def _all_pairs(axes: Mapping[str, Sequence[str]]) -> Iterator[Pair]:
-    for one, other in itertools.combinations(sorted(axes), 2):
-        for value, another in itertools.product(axes[one], axes[other]):
-            yield (one, value), (other, another)
+def _pairs_of(rows: Iterable[Mapping[str, str]]) -> Set[Pair]:
+    return {pair for row in rows for pair in pairs(row)}
 
 
-def _within(row: Mapping[str, str], axes: Mapping[str, Sequence[str]]) -> bool:
+def _within(row: Mapping[str, str], axes: Axes) -> bool:
     return all(row[axis] in values for axis, values in axes.items())

@@ -1,142 +1,138 @@
-"""Which cells are tried here, which the recipe refuses, and which this machine cannot try."""
+"""Choose the cells: which to try here, which the recipe refuses, which this machine cannot try."""
 
 from __future__ import annotations
 
+import collections
 import dataclasses
-import functools
+import re
 from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from hvd.core.errors import HvdError
-from hvd.matrix import cover, wanted
-from hvd.matrix.definition import AXES, Cell, Matrix
-from hvd.matrix.here import Here
+from hvd.matrix import cover
+from hvd.matrix.definition import AXES, Cell
+from hvd.matrix.needs import Needs
 
 
 @dataclasses.dataclass(frozen=True)
 class Planned:
-    """A cell, and what is to be done with it.
-
-    Args:
-        cell: the combination.
-        action: ``try``, ``refused`` or ``skipped``.
-        reason: the recipe's words, or what this machine lacks.
-    """
+    """A cell to ``try``, or one that is ``refused`` by the recipe or ``skipped`` here, and why."""
 
     cell: Cell
     action: str = "try"
     reason: str = ""
 
 
-def plan(matrix: Matrix, here: Here, earlier: Sequence[Cell] = ()) -> List[Planned]:
-    """Every cell: those that must be, those of each block, and the rest with a reason.
+def plan(needs: Needs, earlier: Sequence[Cell] = ()) -> List[Planned]:
+    """Choose the cells of ``must`` and of each block.
 
-    Per block, every pair of values that can be together here is in a cell that is tried; a pair
-    that the recipe refuses in every combination is in one that is refused; and what this machine
-    lacks is in one that is skipped.
+    In each block, every pair of values that can be tried together here is in a cell that is tried.
+    One cell stands for each reason of the recipe, and one for each thing that this machine lacks.
 
-    Args:
-        matrix: whose cells.
-        here: the machine.
-        earlier: cells that were tried before.  They come before others that would do, so that a
-            new value, or a new bound of the recipe, adds cells and does not exchange them all.
+    Cells that were tried ``earlier`` come before others that would do, so that a new value, or a
+    new bound of the recipe, adds cells instead of exchanging them all.
 
     Raises:
-        HvdError: a cell that must be is one that there is not.
+        HvdError: ``must`` asks for a cell that cannot exist.
     """
-    chooser = _Chooser(matrix, here)
     found: Dict[Cell, Planned] = {}
-    for number, part in enumerate(matrix.must):
-        planned = chooser.must(number, part)
-        found.setdefault(planned.cell, planned)
-    for axes in matrix.blocks.values():
-        tried = [dataclasses.asdict(each.cell) for each in found.values() if each.action == "try"]
-        for planned in chooser.block(axes, tried, list(map(dataclasses.asdict, earlier))):
-            found.setdefault(planned.cell, planned)
-    return list(found.values())
-
-
-class _Chooser:
-    def __init__(self, matrix: Matrix, here: Here) -> None:
-        self.matrix = matrix
-        self.here = here
-        self._refusal = functools.lru_cache(maxsize=None)(self._refused)
-
-    def must(self, number: int, part: Mapping[str, str]) -> Planned:
-        """The cell that ``part`` asks for: its other axes have the first values that go."""
-        axes = {axis: (part[axis],) if axis in part else self.matrix.axes[axis] for axis in AXES}
-        for possible, action in ((self._possible, "try"), (self._exists_unrefused, "skipped")):
-            row = cover.first(axes, possible, part)
-            if row:
-                return Planned(Cell(**row), action, self.here.lacks(self.matrix, row))
-        row = cover.first(axes, self._exists, part)
-        if not row:
+    for number, part in enumerate(needs.matrix.must):
+        planned = _first(needs, needs.matrix.axes, part)
+        if not planned:
             raise HvdError(
                 f"ci/matrix.yaml: key 'must:{number}': there is no such cell",
                 "see the Pythons that its framework has wheels for",
             )
-        return Planned(Cell(**row), "refused", self._message(row))
+        found.setdefault(planned.cell, planned)
+    before = [cell.values for cell in earlier]
+    for axes in needs.matrix.blocks.values():
+        tried = [each.cell.values for each in found.values() if each.action == "try"]
+        for planned in _block(needs, axes, tried, before):
+            found.setdefault(planned.cell, planned)
+    return list(found.values())
 
-    def block(
-        self,
-        axes: Mapping[str, Sequence[str]],
-        tried: Sequence[Dict[str, str]],
-        earlier: Sequence[Dict[str, str]],
-    ) -> List[Planned]:
-        """The cells of a block beside those that are tried anyway, ``earlier`` ones first."""
-        lacking = [
-            (axis, value)
-            for axis in axes
-            for value in axes[axis]
-            if self.here.lacks(self.matrix, {axis: value})
-        ]
-        there = {
-            axis: tuple(value for value in values if (axis, value) not in lacking)
-            for axis, values in axes.items()
-        }
-        again = cover.adding(there, self._possible, tried, earlier)
-        rows, impossible = cover.covering(there, self._possible, [*tried, *again])
-        found = [Planned(Cell(**row)) for row in (*again, *rows)]
-        parts = [dict(pair) for pair in impossible] + [{axis: value} for axis, value in lacking]
-        said: Set[Tuple[str, str]] = set()
-        for part in parts:
-            planned = self._untried(axes, part)
-            # one for each thing that a release is refused for, and for each that is lacking
-            if not planned:
-                continue
-            release = planned.cell.horovod if planned.action == "refused" else ""
-            about = release, planned.reason.partition(", but")[0]
-            if about not in said:
-                found.append(planned)
-                said.add(about)
-        return found
 
-    def _untried(
-        self, axes: Mapping[str, Sequence[str]], part: Mapping[str, str]
-    ) -> Optional[Planned]:
-        """A cell with ``part``, which cannot be tried, and why; None where there is none."""
-        row = cover.first(axes, self._exists_unrefused, part)
+def _block(
+    needs: Needs,
+    axes: cover.Axes,
+    tried: Sequence[cover.Values],
+    earlier: Sequence[cover.Values],
+) -> List[Planned]:
+    """Choose the cells of a block beside those that are tried anyway, ``earlier`` ones first."""
+    lacking = [
+        {axis: value}
+        for axis, values in axes.items()
+        for value in values
+        if needs.lacks({axis: value})
+    ]
+    there = {
+        axis: [value for value in values if {axis: value} not in lacking]
+        for axis, values in axes.items()
+    }
+    again = cover.adding(there, needs.possible, tried, earlier)
+    rows, impossible = cover.covering(there, needs.possible, [*tried, *again])
+    found = [Planned(Cell(**row)) for row in (*again, *rows)]
+    said: Set[Tuple[str, str]] = set()
+    for part in [*map(dict, impossible), *lacking]:
+        planned = _first(needs, axes, part)
+        if not planned or planned.action == "try":
+            continue
+        # one for each reason of a release, and one for each thing that is lacking
+        release = planned.cell.horovod if planned.action == "refused" else ""
+        about = release, planned.reason.partition(", but")[0]
+        if about not in said:
+            found.append(planned)
+            said.add(about)
+    return found
+
+
+def _first(needs: Needs, axes: cover.Axes, part: Mapping[str, str]) -> Optional[Planned]:
+    """Return the first cell with ``part``, if possible one to try; None if there is none."""
+    for action, possible, reason in (
+        ("try", needs.possible, needs.lacks),
+        ("skipped", needs.allowed, needs.lacks),
+        ("refused", needs.exists, needs.refusal),
+    ):
+        row = cover.first(axes, possible, part)
         if row:
-            reason = self.here.lacks(self.matrix, row)
-            return Planned(Cell(**row), "skipped", reason) if reason else None
-        row = cover.first(axes, self._exists, part)
-        return Planned(Cell(**row), "refused", self._message(row)) if row else None
+            return Planned(Cell(**row), action, reason(row))
+    return None
 
-    def _possible(self, values: Mapping[str, str]) -> bool:
-        return self._exists_unrefused(values) and not self.here.lacks(self.matrix, values)
 
-    def _exists_unrefused(self, values: Mapping[str, str]) -> bool:
-        return self._exists(values) and not self._message(values)
+def chosen(planned: Sequence[Planned], filters: Sequence[str]) -> List[Planned]:
+    """Return the cells that pass every filter: ``AXIS=VALUE[,VALUE]``, or a part of the name.
 
-    def _exists(self, values: Mapping[str, str]) -> bool:
-        return wanted.exists(self.matrix, values)
+    Raises:
+        HvdError: a filter names no axis.
+    """
+    found = list(planned)
+    for text in filters:
+        axis, equals, values = text.partition("=")
+        if not equals:
+            found = [each for each in found if text in each.cell.id]
+        elif axis in AXES:
+            found = [each for each in found if getattr(each.cell, axis) in values.split(",")]
+        else:
+            raise HvdError(f"--filter: no axis is called '{axis}'", f"use {', '.join(AXES)}")
+    return found
 
-    def _message(self, values: Mapping[str, str]) -> str:
-        return self._refusal(tuple(sorted(values.items())))
 
-    def _refused(self, items: Tuple[Tuple[str, str], ...]) -> str:
-        values = dict(items)
-        if "horovod" not in values:
-            # most of the recipe's conditions are of a release
-            return ""
-        text = wanted.concrete(self.matrix, values, self.here)
-        return wanted.refusal(text, partly=len(values) < len(AXES))
+def shard(planned: Sequence[Planned], text: str) -> List[Planned]:
+    """Return part K of N for ``K/N``; the parts have much the same size and the same order.
+
+    Cells with the same framework and Python are in one part, as they share what pip installs.
+
+    Raises:
+        HvdError: ``text`` has another form.
+    """
+    match = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", text)
+    number, count = map(int, match.groups()) if match else (1, 0)
+    if number > count:
+        raise HvdError(f"--shard: '{text}' is not a part", "give K/N, such as 1/2 and 2/2")
+    groups: Dict[Tuple[str, str], List[Planned]] = collections.defaultdict(list)
+    for each in planned:
+        groups[each.cell.framework, each.cell.python].append(each)
+    parts: List[List[Planned]] = [[] for _ in range(count)]
+    # the largest group first, each to the smallest part
+    for group in sorted(groups.values(), key=len, reverse=True):
+        min(parts, key=len).extend(group)
+    return [each for each in planned if each in parts[number - 1]]

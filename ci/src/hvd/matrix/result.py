@@ -1,10 +1,12 @@
-"""What came of a cell, and the file it is kept in."""
+"""The result of a cell, and the file in ``docs/matrix`` that keeps it."""
 
 from __future__ import annotations
 
 import dataclasses
 import pathlib
 from typing import Any, Container, Dict, List
+
+import cattrs
 
 from hvd.core import schema
 from hvd.core.errors import HvdError
@@ -15,13 +17,11 @@ from hvd.matrix.definition import Cell
 FORMAT = 2
 DIRECTORY = ROOT / "docs" / "matrix"
 SCHEMA = pathlib.Path(__file__).with_name("result.schema.json")
-#: Results that took a build; the others can be had again at no cost.
-TRIED = ("passed", "failed")
 
 
 @dataclasses.dataclass
 class Result:
-    """What came of one cell; the fields are those of ``result.schema.json``."""
+    """The result of one cell; ``result.schema.json`` describes the fields."""
 
     cell: Cell
     result: str
@@ -42,71 +42,63 @@ class Result:
     inputs: str = ""
 
     @property
+    def tried(self) -> bool:
+        """Whether it took a build; the other results can be made again at no cost."""
+        return self.result in ("passed", "failed")
+
+    @property
     def total(self) -> float:
-        """Seconds of all its stages."""
+        """The seconds of all stages."""
         return sum(self.seconds.values())
 
     def efficiency(self, example: str) -> float:
-        """Two ranks' throughput over twice that of one; 0 where it was not measured."""
+        """Return the rate of two ranks over twice that of one; 0 if it was not measured."""
         rates = self.examples.get(example, {})
         one, two = rates.get("1", 0.0), rates.get("2", 0.0)
         return two / (2 * one) if one else 0.0
 
 
 def file(cell: Cell, directory: pathlib.Path = DIRECTORY) -> pathlib.Path:
-    """Where the result of ``cell`` is."""
+    """Return the file with the result of ``cell``."""
     return directory / f"{cell.id}.json"
 
 
-def save(result: Result, directory: pathlib.Path = DIRECTORY) -> bool:
-    """Keep ``result``, whole or not at all.
-
-    Returns:
-        Whether it was; one that took no build does not take the place of one that did.
+def save(result: Result, directory: pathlib.Path = DIRECTORY) -> None:
+    """Write ``result``, unless it took no build and the file has one that did.
 
     Raises:
-        HvdError: it cannot be written.
+        HvdError: the file cannot be written.
     """
     path = file(result.cell, directory)
-    if result.result not in TRIED and path.exists() and load(path).result in TRIED:
-        return False
-    data = {"format": FORMAT, **dataclasses.asdict(result)}
-    schema.save_record(path, data, SCHEMA)
-    return True
+    if result.tried or not path.exists() or not load(path).tried:
+        schema.save_record(path, {"format": FORMAT, **dataclasses.asdict(result)}, SCHEMA)
 
 
 def load(path: pathlib.Path) -> Result:
-    """The result in ``path``.
+    """Read a result.
 
     Raises:
-        HvdError: it is damaged, or not as it should be; names the key.
+        HvdError: the file is damaged or does not follow the schema; names the key.
     """
-    data = schema.load_record(path, SCHEMA)
-    data.pop("format")
-    result = Result(**{**data, "cell": Cell(**data["cell"])})
+    result = cattrs.structure(schema.load_record(path, SCHEMA), Result)
     if path.stem != result.cell.id:
         raise HvdError(
-            f"{shorten(path)}: key 'cell' is that of {result.cell.id}", "rename it, or remove it"
+            f"{shorten(path)}: key 'cell' is that of {result.cell.id}", "rename or remove the file"
         )
     return result
 
 
 def load_all(directory: pathlib.Path = DIRECTORY) -> List[Result]:
-    """Every result, in the order of its files' names.
+    """Read every result, in the order of the file names.
 
     Raises:
-        HvdError: one of them is not as it should be.
+        HvdError: a file is damaged.
     """
     return [load(path) for path in sorted(directory.glob("*.json"))]
 
 
 def forget(planned: Container[str], directory: pathlib.Path = DIRECTORY) -> None:
-    """Remove what was refused or skipped and is planned no more: nothing shows that it holds.
-
-    Args:
-        planned: the names of all cells of a plan.
-        directory: where the results are.
-    """
+    """Remove results that took no build and whose cells are not among the names ``planned``."""
     for each in load_all(directory):
-        if each.result not in TRIED and each.cell.id not in planned:
+        if not each.tried and each.cell.id not in planned:
             file(each.cell, directory).unlink()

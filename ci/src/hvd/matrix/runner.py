@@ -1,341 +1,124 @@
-"""Build and test one cell, and say what came of it."""
+"""Try the chosen cells one after the other, and keep each result."""
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
+import collections
 import pathlib
-import shlex
-import shutil
-import sys
-import time
-from typing import Any, Callable, Dict, List, Optional
+import statistics
+import traceback
+from typing import Dict, Iterable, List, Optional, Sequence
 
-from hvd.core import paths, process, stamp
-from hvd.core.errors import CommandFailed, HvdError
-from hvd.host import machine, mpi
-from hvd.matrix import cause, examples, toolchain, upstream, venvs, wanted
-from hvd.matrix.definition import NONE, PIP, SYSTEM, Cell, Matrix
-from hvd.matrix.here import Here, ccache_version
+import rich.progress
+
+from hvd.core import console, lock, paths, process
+from hvd.core.errors import HvdError
+from hvd.matrix import attempt, examples, result, toolchain, upstream
+from hvd.matrix.attempt import Options
+from hvd.matrix.definition import Cell, Matrix
+from hvd.matrix.needs import Needs
 from hvd.matrix.plan import Planned
 from hvd.matrix.result import Result
-from hvd.model.environment import HOROVOD
-from hvd.report import RunReport
-from hvd.solve import spack
-from hvd.solve.spack import Sources
+from hvd.report.text import duration, plural
 
-#: Everything of the matrix but its results.
-STATE = paths.STATE / "matrix"
-#: Parts of a cell, as its result names them.
-_SPACK_TEST, _UPSTREAM = "spack test", "upstream tests"
-_SPACK_TEST_RUN = "spack test run"
-_ASK_CUDA = "import torch; print('CUDA:', torch.version.cuda or '')"
+_COLOURS = {"passed": "green", "failed": "red", "refused": "yellow", "skipped": "yellow"}
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """How cells are run.
+def current(needs: Needs, cell: Cell, before: Optional[Result], options: Options) -> bool:
+    """Return whether an earlier result of ``cell`` is up to date.
+
+    It has to come from the same inputs, and a passed one has to have all that ``options`` ask for.
+    """
+    if before is None or not before.tried or before.inputs != needs.inputs(cell):
+        return False
+    if before.result == "failed":
+        return True
+    frameworks = needs.matrix.frameworks[cell.framework].frameworks
+    wanted = set(examples.chosen(frameworks, before.distributions)) if options.examples else set()
+    if wanted - set(before.examples):
+        return False
+    untested = options.upstream_tests and not before.upstream
+    return not (untested and upstream.files(needs.matrix.upstream, cell.horovod, frameworks))
+
+
+def run(needs: Needs, planned: Sequence[Planned], options: Options) -> List[Result]:
+    """Try the cells and keep every result, whatever happens to one of them.
+
+    Raises:
+        HvdError: after all others, if an internal error ended a cell.
+    """
+    process.adopt_orphans()
+    results: List[Result] = []
+    broken: List[pathlib.Path] = []
+    with lock.exclusive(toolchain.STATE / "lock", "runs the matrix in this checkout"):
+        # compilers of a killed cell carry the lock of its ./hvd
+        for cell in sorted((toolchain.STATE / "cells").glob("*")):
+            lock.end_orphans(cell / "lock")
+        columns = (
+            rich.progress.BarColumn(24),
+            rich.progress.MofNCompleteColumn(),
+            rich.progress.TimeElapsedColumn(),
+            rich.progress.TextColumn("{task.description}"),
+        )
+        with rich.progress.Progress(
+            *columns, console=console.out, transient=True, disable=not console.out.is_terminal
+        ) as progress:
+            bar = progress.add_task("", total=len(planned))
+            for each in planned:
+                progress.update(bar, description=each.cell.id)
+                try:
+                    made = attempt.run(needs, each, options)
+                    result.save(made)
+                    results.append(made)
+                    _show(made)
+                except Exception:
+                    broken.append(attempt.log(each.cell))
+                    broken[-1].parent.mkdir(parents=True, exist_ok=True)
+                    with open(broken[-1], "a") as sink:
+                        traceback.print_exc(file=sink)
+                    console.out.print(f"  [red]{'broken':<8}[/] {each.cell.id}")
+                progress.advance(bar)
+    if broken:
+        raise HvdError(
+            f"an internal error of ./hvd ended {plural(len(broken), 'cell')}",
+            "report the end of the logs: " + ", ".join(map(paths.shorten, broken)),
+        )
+    return results
+
+
+def _show(made: Result) -> None:
+    console.out.print(f"  [{_COLOURS[made.result]}]{made.result:<8}[/] {made.cell.id}")
+    details = [duration(made.total) if made.total else "", made.reason]
+    if any(details):
+        console.note(f"         {', '.join(filter(None, details))}")
+
+
+def unexpected(matrix: Matrix, results: Iterable[Result]) -> List[Result]:
+    """Return the failures that ``ci/matrix.yaml`` does not expect."""
+    return [r for r in results if r.result == "failed" and not matrix.expects(r.cell)]
+
+
+def estimate(cells: Sequence[Cell], earlier: Sequence[Result], cached: bool) -> str:
+    """Say how long ``cells`` will take, by how long earlier ones took.
 
     Args:
-        jobs: parallel compile jobs.
-        limit: seconds that a cell's ``./hvd run`` may take.
-        upstream_tests: run Horovod's own tests as well.
-        examples: run the examples as well.
+        cells: the cells to try.
+        earlier: all results.
+        cached: there is a compiler cache; times with and without one are not mixed.
     """
-
-    jobs: int = 1
-    limit: float = 3600.0
-    upstream_tests: bool = False
-    examples: bool = False
-
-
-def state(cell: Cell) -> pathlib.Path:
-    """Where the builds of ``cell`` are.
-
-    A short path: Spack 1.1 refuses an install tree whose path is long (``SbangPathError``).
-    """
-    return STATE / "cells" / stamp.of(cell.id)[:12]
-
-
-def log(cell: Cell) -> pathlib.Path:
-    """Where everything is that trying ``cell`` has printed."""
-    return STATE / "logs" / f"{cell.id}.log"
-
-
-def run(
-    matrix: Matrix,
-    cell: Cell,
-    here: Here,
-    options: Options,
-    keep: Callable[[Result], object] = lambda result: None,
-) -> Result:
-    """Try ``cell``: it passes, fails or, where pip cannot install what it needs, is skipped.
-
-    Args:
-        matrix: whose cell it is.
-        cell: the combination.
-        here: the machine.
-        options: how it is run.
-        keep: is given the result before what comes after the build's own tests, which may be long.
-    """
-    attempt = _Attempt(matrix, cell, here, options)
-    attempt.log.parent.mkdir(parents=True, exist_ok=True)
-    attempt.log.write_bytes(b"")
-    try:
-        attempt.prepare()
-    except HvdError as error:
-        text = getattr(error, "tail", "")
-        reason, known = cause.find(matrix.causes, text, error.message)
-        attempt.end("skipped", f"its dependencies could not be installed: {reason}", known)
-    else:
-        if attempt.result.result != "skipped":
-            try:
-                attempt.perform(keep)
-            except HvdError as error:
-                attempt.end("failed", error.message)
-    attempt.result.log = hashlib.sha256(attempt.log.read_bytes()).hexdigest()
-    return attempt.result
-
-
-def untried(matrix: Matrix, planned: Planned, here: Here) -> Result:
-    """What came of a cell that the recipe refuses, or that this machine cannot try."""
-    return Result(
-        planned.cell,
-        planned.action,
-        planned.reason,
-        spec=wanted.concrete(matrix, dataclasses.asdict(planned.cell), here),
-        host=machine.describe(),
-        date=_today(),
-        inputs=wanted.inputs(matrix, planned.cell, here),
-    )
-
-
-def _today() -> str:
-    return time.strftime("%Y-%m-%d", time.gmtime())
-
-
-class _Attempt:
-    def __init__(self, matrix: Matrix, cell: Cell, here: Here, options: Options) -> None:
-        self.matrix = matrix
-        self.cell = cell
-        self.here = here
-        self.options = options
-        self.log = log(cell)
-        self.state = state(cell)
-        self.values = dataclasses.asdict(cell)
-        self.engine = "pip" if cell.engine == PIP else "spack"
-        self.result = Result(
-            cell,
-            "passed",
-            compiler_cache=ccache_version(here.ccache),
-            host=machine.describe(),
-            date=_today(),
-            inputs=wanted.inputs(matrix, cell, here),
-        )
-
-    def end(self, result: str, reason: str, known: str = "", stage: str = "") -> None:
-        self.result.result, self.result.reason = result, reason
-        self.result.cause, self.result.stage = known, stage
-
-    def prepare(self) -> None:
-        """Have the framework, the MPI and CMake, each in a virtual environment.
-
-        Raises:
-            HvdError: pip cannot install one of them, or it is not whole.
-        """
-        begin = time.monotonic()
-        cell, matrix = self.cell, self.matrix
-        self.python = self._venv(
-            f"{cell.framework}-py{cell.python}",
-            wanted.requirements(matrix, self.values),
-            self.here.pythons[cell.python],
-            matrix.pip.get(cell.python, ""),
-            system=matrix.frameworks[cell.framework].system,
-        )
-        if cell.engine != PIP:
-            spack.locate(Sources(pair=cell.engine), self.log)
-        self.first = [self._venv(cell.cmake, [matrix.cmakes[cell.cmake]]) / "bin"]
-        self.mpi = self.here.mpi if cell.mpi == SYSTEM else None
-        if cell.mpi not in (NONE, SYSTEM):
-            directory = self._venv(cell.mpi, [matrix.mpis[cell.mpi].requirement]) / "bin"
-            self.mpi = mpi.find(str(directory))
-            if not self.mpi:
-                raise HvdError(f"{directory} has no MPI to build with")
-            self.first.insert(0, directory)
-        self.result.distributions = venvs.distributions(self.python)
-        self.result.seconds["frameworks"] = time.monotonic() - begin
-        cuda = self._cuda()
-        self.spec = wanted.asked(matrix, cell, self.here, cuda)
-        self.result.spec = wanted.concrete(matrix, self.values, self.here, cuda)
-        if cuda and not self.here.cuda:
-            self.end("skipped", f"pip had a build for CUDA of {cell.framework} alone")
-
-    def perform(self, keep: Callable[[Result], object]) -> None:
-        """Run the stages, and see what came of them."""
-        stamp.clear(self.state)
-        command: List[object] = [sys.executable, "-m", "hvd", "run", "--engine", self.engine]
-        if self.cell.engine != PIP:
-            command += ["--pair", self.cell.engine]
-        command += ["--spec", self.spec, "--python", self.python / "bin" / "python"]
-        command += ["--jobs", self.options.jobs]
-        environment = toolchain.environment(
-            self.here,
-            self.cell.compiler,
-            self.first,
-            self.mpi,
-            self.state,
-            by_spack=self.cell.engine != PIP,
-        )
-        ending: Optional[CommandFailed] = None
-        try:
-            process.run(command, log=self.log, env=environment, timeout=self.options.limit)
-        except CommandFailed as error:
-            ending = error
-        report = self._report()
-        if report:
-            self._take(report)
-        if ending:
-            self._fail(ending, report)
-        elif foreign := self._foreign():
-            self.end("failed", foreign, stage="build")
-        else:
-            if self.cell.engine != PIP:
-                self._spack_test(environment)
-            keep(self.result)
-            if self.options.upstream_tests:
-                self._upstream()
-            if self.options.examples:
-                self._examples()
-        if self.result.result == "passed":
-            # of the others, sources and logs are of use
-            shutil.rmtree(self.state, ignore_errors=True)
-
-    def _venv(
-        self,
-        name: str,
-        requirements: List[str],
-        python: str = sys.executable,
-        pip: str = "",
-        system: bool = False,
-    ) -> pathlib.Path:
-        return venvs.make(name, python, requirements, pip, self.log, system)
-
-    def _cuda(self) -> bool:
-        """Whether the framework that pip has found is one for CUDA."""
-        chosen = self.matrix.frameworks[self.cell.framework]
-        if "pytorch" not in chosen.frameworks:
-            return False
-        command = [self.python / "bin" / "python", "-c", _ASK_CUDA]
-        said = process.run(command, log=self.log).output
-        return bool(said.rpartition("CUDA:")[2].strip())
-
-    def _report(self) -> Optional[RunReport]:
-        """What the run says of itself; None where it was killed before it could."""
-        for path in (self.state / "reports").glob("*/report.json"):
-            return RunReport.load(path)
-        return None
-
-    def _take(self, report: RunReport) -> None:
-        self.result.versions = dict(report.versions)
-        self.result.seconds.update({stage.name: stage.seconds for stage in report.stages})
-        self.result.checks = {str(c["name"]): bool(c["passed"]) for c in report.checks}
-
-    def _foreign(self) -> str:
-        """What it was built with that is not the cell's; empty where there is no such thing."""
-        cmake = self.matrix.cmakes[self.cell.cmake].partition("==")[2]
-        wanted = {"cmake": cmake, "Python": f"{self.cell.python}."}
-        if self.mpi:
-            wanted[self.mpi.package] = self.mpi.version
-        name, _, major = self.cell.compiler.partition("-")
-        if major:
-            wanted[{"clang": "llvm"}.get(name, name)] = f"{major}."
-        for program, version in wanted.items():
-            found = self.result.versions.get(program, "none")
-            if not found.startswith(version):
-                return f"it was built with {program} {found}, not with {version.rstrip('.')}"
-        return ""
-
-    def _fail(self, ending: CommandFailed, report: Optional[RunReport]) -> None:
-        if ending.status is None:
-            stages = [stage.name for stage in report.stages] if report else []
-            reason = f"it took longer than {self.options.limit:.0f} s"
-            self.end("failed", reason, stage=stages[-1] if stages else "")
-            return
-        stage = next((s for s in report.stages if s.status == "failed"), None) if report else None
-        if stage is None:
-            text = self.log.read_text(errors="replace")
-            reason, known = cause.find(self.matrix.causes, text, ending.message)
-            self.end("failed", reason, known)
-            return
-        checks = [check for check in report.checks if not check["passed"]]
-        if stage.name == "smoke" and checks:
-            text = self._gather([check.get("log") for check in checks])
-            reason = f"{checks[0]['name']}: {(checks[0]['failures'] or ['failed'])[0]}"
-            self.end("failed", reason, cause.known(self.matrix.causes, text + reason), "smoke")
-            return
-        step = next((each for each in stage.steps if each.status == "failed"), None)
-        text = self._gather([step.log if step else None])
-        otherwise = step.detail if step else ending.message
-        reason, known = cause.find(self.matrix.causes, text, otherwise)
-        self.end("failed", reason, known, stage.name)
-
-    def _gather(self, logs: List[Any]) -> str:
-        """What the logs of the failed part say, which is added to the cell's log."""
-        text = ""
-        for name in filter(None, logs):
-            path = pathlib.Path(name)
-            text += path.read_text(errors="replace") if path.is_file() else ""
-        with open(self.log, "a") as sink:
-            sink.write(text)
-        return text
-
-    def _spack_test(self, environment: Dict[str, str]) -> None:
-        """What a user would type after sourcing the script that ``./hvd setup`` makes."""
-        begin = time.monotonic()
-        (directory,) = (self.state / "environments").iterdir()
-        script = self.state / "setup-env.sh"
-        shell = f". {shlex.quote(str(script))} && spack -e {shlex.quote(str(directory))}"
-        command = ["bash", "-c", f"{shell} test run {HOROVOD}"]
-        try:
-            process.run(command, log=self.log, env=environment, timeout=self.options.limit)
-        except HvdError as error:
-            text = getattr(error, "tail", "")
-            reason, known = cause.find(self.matrix.causes, text, error.message)
-            self.end("failed", reason, known, _SPACK_TEST)
-        self.result.checks[_SPACK_TEST_RUN] = self.result.result == "passed"
-        self.result.seconds[_SPACK_TEST] = time.monotonic() - begin
-
-    def _upstream(self) -> None:
-        """Horovod's own tests, on two ranks over each controller."""
-        frameworks = self.matrix.frameworks[self.cell.framework].frameworks
-        suite = upstream.suite(self.matrix.upstream, self.cell.horovod, frameworks)
-        if not suite:
-            return
-        begin = time.monotonic()
-        controllers = self.matrix.controllers[self.cell.controllers].variants
-        target = examples.built(self.state, self.engine)
-        try:
-            for name, counts in upstream.run(suite, target, controllers, self.state, self.log):
-                self.result.upstream[name] = counts.numbers
-                if counts.unexpected:
-                    first = f"{name}: {counts.unexpected[0]} failed"
-                    self.end("failed", first, stage=_UPSTREAM)
-        except HvdError as error:
-            self.end("failed", error.message, stage=_UPSTREAM)
-        self.result.seconds[_UPSTREAM] = time.monotonic() - begin
-
-    def _examples(self) -> None:
-        begin = time.monotonic()
-        frameworks = self.matrix.frameworks[self.cell.framework].frameworks
-        controllers = self.matrix.controllers[self.cell.controllers].variants
-        target = examples.built(self.state, self.engine)
-        rates: Dict[str, Dict[str, float]] = {}
-        try:
-            for name in examples.chosen(frameworks, self.result.distributions):
-                rates[name] = examples.rates(name, target, controllers, self.state, self.log)
-        except HvdError as error:
-            text = getattr(error, "tail", "")
-            reason, known = cause.find(self.matrix.causes, text, error.message)
-            self.end("failed", f"examples/{name}: {reason}", known, "examples")
-        self.result.examples = rates
-        self.result.seconds["examples"] = time.monotonic() - begin
+    like = [each for each in earlier if each.tried and bool(each.compiler_cache) == cached]
+    if not like:
+        return f"how long {plural(len(cells), 'cell')} will take is not known: no earlier result"
+    seconds = 0.0
+    basis: Dict[str, int] = collections.Counter()
+    for cell in cells:
+        groups = {
+            "of the same cell": [each for each in like if each.cell == cell],
+            "of the same framework": [r for r in like if r.cell.framework == cell.framework],
+            "of any": like,
+        }
+        name, group = next((name, group) for name, group in groups.items() if group)
+        basis[name] += 1
+        # the median, so that failures that came early do not count much
+        seconds += statistics.median(each.total for each in group)
+    known = ", ".join(f"{count} {name}" for name, count in basis.items())
+    return f"about {duration(seconds)} by how long earlier cells took: {known}"

@@ -1,57 +1,102 @@
-"""The surroundings of a cell: its compiler, CMake and MPI come first on PATH."""
+"""What a cell is built with: virtual environments, and the compiler that comes first on PATH."""
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Sequence
 
-from hvd.core import paths, process
-from hvd.host import mpi
+from packaging.utils import canonicalize_name
+
+from hvd.core import paths, process, stamp
+from hvd.host import framework, mpi
 from hvd.host.mpi import Mpi
-from hvd.matrix.definition import SYSTEM
-from hvd.matrix.here import CXX, Here
+from hvd.matrix.definition import PIP, SYSTEM, Cell
+from hvd.matrix.here import Here
 
-#: Of the caller's shell, and would change a build behind the matrix' back.
+#: Everything of the matrix but its results.
+STATE = paths.STATE / "matrix"
+#: Variables of the caller's shell that would change a build.
 _FOREIGN = ("CC", "CXX", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "OPAL_PREFIX", "I_MPI_ROOT")
-#: The programs that builds call a compiler by.
-_COMPILERS = {"c++": "c++", "g++": "c++", "cc": "cc", "gcc": "cc"}
+#: Seconds for pip; a framework may be gigabytes.
+_TIMEOUT = 3600
+
+
+def venv(
+    name: str,
+    python: str,
+    requirements: Sequence[str],
+    log: pathlib.Path,
+    pip: str = "",
+    system: bool = False,
+) -> pathlib.Path:
+    """Return a virtual environment, which cells with the same requirements share.
+
+    Args:
+        name: the beginning of its directory's name.
+        python: the interpreter.
+        requirements: PEP 508 requirements.
+        log: the file for all output.
+        pip: the requirement of the pip to install with; the newest if empty.
+        system: include the interpreter's own packages.
+
+    Raises:
+        CommandFailed: pip could not install the requirements.
+    """
+    options = ["--system-site-packages"] if system else []
+    digest = stamp.of(list(requirements), python, framework.version(python), pip, options)
+    directory = STATE / "venvs" / f"{name}-{digest[:8]}"
+    if stamp.matches(directory / "stamp", digest):
+        return directory
+    stamp.clear(directory)
+    process.run([python, "-m", "venv", *options, directory], log=log, timeout=_TIMEOUT)
+
+    def run_pip(*arguments: str) -> str:
+        command = [directory / "bin" / "python", "-m", "pip", *arguments]
+        environment = process.clean_environment()
+        return process.run(command, log=log, env=environment, timeout=_TIMEOUT).output
+
+    for wanted in ([pip or "pip"], requirements):
+        run_pip("install", "--upgrade", "--progress-bar=off", *wanted)
+    # there may be warnings before and after the list
+    lines = run_pip("list", "--format=json").splitlines()
+    (directory / "freeze.json").write_text(next(line for line in lines if line.startswith("[")))
+    stamp.put(directory / "stamp", digest)
+    return directory
+
+
+def distributions(directory: pathlib.Path) -> Dict[str, str]:
+    """Return the version of each distribution in a virtual environment, by normalized name."""
+    listed = json.loads((directory / "freeze.json").read_text())
+    return {canonicalize_name(each["name"]): each["version"] for each in listed}
 
 
 def environment(
-    here: Here,
-    compiler: str,
-    first: List[pathlib.Path],
-    library: Optional[Mpi],
-    state: pathlib.Path,
-    by_spack: bool = False,
+    here: Here, cell: Cell, first: List[pathlib.Path], library: Optional[Mpi], state: pathlib.Path
 ) -> Dict[str, str]:
-    """The whole environment of a cell's ``./hvd run``.
+    """Return the whole environment of the cell's ``./hvd run``.
 
-    Args:
-        here: the machine.
-        compiler: the axis' value.
-        first: directories of programs that come first on PATH.
-        library: the MPI among them.
-        state: the directory of the cell's builds.
-        by_spack: Spack finds compilers by their own names, and calls ccache itself.
+    The directories ``first`` come first on PATH; ``library`` is the MPI among them, and ``state``
+    the directory of the cell's builds.
     """
-    path = mpi.search_path([*first, *(() if by_spack else _compilers(here, compiler))])
-    variables = process.clean_environment(path)
+    # Spack finds compilers by their own names, and calls ccache itself
+    compilers = _compilers(here, cell.compiler) if cell.engine == PIP else []
+    variables = process.clean_environment(mpi.search_path([*first, *compilers]))
     for name in _FOREIGN:
         variables.pop(name, None)
     variables["PYTHONPATH"] = str(paths.SOURCE)
     variables["HVD_STATE"] = str(state)
     if library:
-        # mpi4py's wheel looks beside its own interpreter otherwise; without a number it may be a
-        # text for the linker
+        # mpi4py's wheel would look beside its own interpreter; libmpi.so without a number may be
+        # a text for the linker
         found = sorted(library.prefix.glob("lib/libmpi.so.*"), key=lambda path: len(path.name))
         if found:
             variables["MPI4PY_LIBMPI"] = str(found[0])
     if here.ccache:
-        # Spack is told so by it: see hvd.solve.spack.Spack.configure
+        # hvd.solve.spack tells Spack of ccache if this is set
         variables["CCACHE_DIR"] = str(paths.cache() / "ccache")
-        # the same sources are compiled in another directory by each cell
+        # each cell compiles the same sources in another directory
         variables["CCACHE_BASEDIR"] = str(state)
         variables["CCACHE_NOHASHDIR"] = "1"
         variables["CCACHE_SLOPPINESS"] = "time_macros,include_file_mtime,include_file_ctime"
@@ -59,27 +104,22 @@ def environment(
 
 
 def _compilers(here: Here, compiler: str) -> List[pathlib.Path]:
-    """Directories in which the chosen compiler has the names that builds call it by."""
+    """Return directories with links by which builds find ccache and the compiler."""
     directories = []
-    base = paths.STATE / "matrix" / "compilers"
+    if here.ccache:
+        # ccache looks for a compiler of the same name in what follows on PATH
+        directories.append(_links("ccache", here.ccache, here.ccache))
     if compiler != SYSTEM:
         cxx = here.compilers[compiler]
-        kind = compiler.partition("-")[0]
-        cc = kind.join(cxx.rsplit(CXX[kind], 1))
-        real = {"c++": cxx, "cc": cc}
-        links = {name: real[kind] for name, kind in _COMPILERS.items()}
-        directories.append(_links(base / compiler, links))
-    if here.ccache:
-        # by such a name, ccache looks for the compiler in what follows on PATH
-        links = dict.fromkeys(_COMPILERS, here.ccache)
-        directories.insert(0, _links(base / "ccache", links))
+        directories.append(_links(compiler, cxx, str(pathlib.Path(cxx).with_name(compiler))))
     return directories
 
 
-def _links(directory: pathlib.Path, links: Dict[str, str]) -> pathlib.Path:
+def _links(name: str, cxx: str, cc: str) -> pathlib.Path:
+    directory = STATE / "compilers" / name
     directory.mkdir(parents=True, exist_ok=True)
-    for name, target in links.items():
-        link = directory / name
+    for program, target in {"c++": cxx, "g++": cxx, "cc": cc, "gcc": cc}.items():
+        link = directory / program
         if not (link.is_symlink() and os.readlink(link) == target):
             link.unlink(missing_ok=True)
             link.symlink_to(target)

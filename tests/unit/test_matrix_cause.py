@@ -1,4 +1,4 @@
-"""The first error of a log, and the cause of it where that is known."""
+"""The first error of a log, and its known cause."""
 
 from __future__ import annotations
 
@@ -49,6 +49,10 @@ CAUSES = definition.load().causes
             "pip._internal.exceptions.InstallationError: Failed to build\n",
             "pip._internal.exceptions.InstallationError: Failed to build",
         ),
+        (
+            "subprocess.CalledProcessError: 'x' failed\n",
+            "subprocess.CalledProcessError: 'x' failed",
+        ),
         ("error: subprocess-exited-with-error\n", "the command failed"),
         ("all is well\n0 errors\n", "the command failed"),
     ],
@@ -56,11 +60,6 @@ CAUSES = definition.load().causes
 def test_the_first_error_is_found(log, first):
     found, _ = cause.find(CAUSES, log, "the command failed")
     assert found.startswith(first)
-
-
-def test_the_aftermath_counts_where_there_is_nothing_else():
-    text = "subprocess.CalledProcessError: Command 'x' returned non-zero exit status 2.\n"
-    assert cause.first_error(text) == text.strip()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,295 @@
+"""Build and test one cell."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import pathlib
+import shlex
+import shutil
+import sys
+import time
+from typing import Any, Iterable, Iterator, List, Optional
+
+from hvd.core import process, stamp
+from hvd.core.errors import CommandFailed, HvdError
+from hvd.host import machine, mpi
+from hvd.matrix import cause, examples, ranks, result, toolchain, upstream
+from hvd.matrix.definition import NONE, PIP, SYSTEM, Cell
+from hvd.matrix.needs import Needs
+from hvd.matrix.plan import Planned
+from hvd.matrix.ranks import Ranks
+from hvd.matrix.result import Result
+from hvd.model.environment import HOROVOD
+from hvd.report import RunReport
+from hvd.solve import spack
+from hvd.solve.spack import Sources
+
+_ASK_CUDA = "import torch; print('CUDA:', torch.version.cuda or '')"
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """How to run cells.
+
+    Args:
+        jobs: parallel compile jobs.
+        limit: seconds for a cell's ``./hvd run``.
+        upstream_tests: run Horovod's own tests as well.
+        examples: run the examples as well.
+    """
+
+    jobs: int = 1
+    limit: float = 3600.0
+    upstream_tests: bool = False
+    examples: bool = False
+
+
+def state(cell: Cell) -> pathlib.Path:
+    """Return the directory of the builds of ``cell``.
+
+    Its path is short: Spack 1.1 refuses a long install tree (``SbangPathError``).
+    """
+    return toolchain.STATE / "cells" / stamp.of(cell.id)[:12]
+
+
+def log(cell: Cell) -> pathlib.Path:
+    """Return the file with all output of ``cell``."""
+    return toolchain.STATE / "logs" / f"{cell.id}.log"
+
+
+def run(needs: Needs, planned: Planned, options: Options) -> Result:
+    """Try a cell, or return without trying what was refused or skipped.
+
+    The result passes, fails or, if pip cannot install what the cell needs, is skipped.
+    """
+    made = Result(
+        planned.cell,
+        "passed" if planned.action == "try" else planned.action,
+        planned.reason,
+        spec=needs.concrete(planned.cell.values),
+        host=machine.describe(),
+        date=time.strftime("%Y-%m-%d", time.gmtime()),
+        inputs=needs.inputs(planned.cell),
+    )
+    if planned.action == "try":
+        made.compiler_cache = needs.here.compiler_cache
+        _Attempt(needs, options, made).run()
+    return made
+
+
+class _Attempt:
+    def __init__(self, needs: Needs, options: Options, made: Result) -> None:
+        self.needs = needs
+        self.options = options
+        self.result = made
+        self.cell = made.cell
+        self.engine = "pip" if self.cell.engine == PIP else "spack"
+        self.frameworks = needs.matrix.frameworks[self.cell.framework]
+        self.log = log(self.cell)
+        self.state = state(self.cell)
+
+    def run(self) -> None:
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        self.log.write_bytes(b"")
+        try:
+            self.prepare()
+        except HvdError as error:
+            self._fail(error, "its dependencies could not be installed: ", outcome="skipped")
+        if self.result.result == "passed":
+            try:
+                self.perform()
+            except HvdError as error:
+                self._fail(error)
+        self.result.log = hashlib.sha256(self.log.read_bytes()).hexdigest()
+
+    def prepare(self) -> None:
+        """Install framework, MPI and CMake, each into a virtual environment.
+
+        Raises:
+            HvdError: pip cannot install one of them, or it is incomplete.
+        """
+        begin = time.monotonic()
+        cell, matrix, here = self.cell, self.needs.matrix, self.needs.here
+        self.python = toolchain.venv(
+            f"{cell.framework}-py{cell.python}",
+            here.pythons[cell.python],
+            self.needs.requirements(cell.values),
+            self.log,
+            matrix.pip.get(cell.python, ""),
+            self.frameworks.system,
+        )
+        if cell.engine != PIP:
+            spack.locate(Sources(pair=cell.engine), self.log)
+        self.first = [self._programs("cmake")]
+        self.mpi = here.mpi if cell.mpi == SYSTEM else None
+        if cell.mpi not in (NONE, SYSTEM):
+            directory = self._programs("mpi")
+            self.mpi = mpi.find(str(directory))
+            if not self.mpi:
+                raise HvdError(f"{directory} has no MPI to build with")
+            self.first.insert(0, directory)
+        self.result.distributions = toolchain.distributions(self.python)
+        self.result.seconds["frameworks"] = time.monotonic() - begin
+        cuda = self._has_cuda()
+        self.spec = self.needs.asked(cell, cuda)
+        self.result.spec = self.needs.concrete(cell.values, cuda)
+        if cuda and here.no_cuda:
+            self._end("skipped", f"pip only had a CUDA build of {cell.framework}")
+
+    def perform(self) -> None:
+        """Build the cell, run its tests, and record the outcome."""
+        stamp.clear(self.state)
+        command: List[object] = [sys.executable, "-m", "hvd", "run", "--engine", self.engine]
+        if self.cell.engine != PIP:
+            command += ["--pair", self.cell.engine]
+        command += ["--spec", self.spec, "--python", self.python / "bin" / "python"]
+        command += ["--jobs", self.options.jobs]
+        self.environment = toolchain.environment(
+            self.needs.here, self.cell, self.first, self.mpi, self.state
+        )
+        failed: Optional[CommandFailed] = None
+        try:
+            self._command(command)
+        except CommandFailed as error:
+            failed = error
+        # there is none if the run was killed
+        reports = [RunReport.load(file) for file in self.state.glob("reports/*/report.json")]
+        for report in reports:
+            self.result.versions = dict(report.versions)
+            self.result.seconds.update({stage.name: stage.seconds for stage in report.stages})
+            self.result.checks = {str(c["name"]): bool(c["passed"]) for c in report.checks}
+        if failed:
+            self._explain(failed, reports[0] if reports else None)
+        elif foreign := self._foreign():
+            self._end("failed", foreign, stage="build")
+        else:
+            if self.cell.engine != PIP:
+                self._spack_test()
+            # what follows may be long, and may be killed
+            result.save(self.result)
+            if self.options.upstream_tests:
+                self._upstream()
+            if self.options.examples:
+                self._examples()
+        if self.result.result == "passed":
+            # of the others, sources and logs are of use
+            shutil.rmtree(self.state, ignore_errors=True)
+
+    def _programs(self, axis: str) -> pathlib.Path:
+        """Install the MPI or CMake of the cell and return the directory of its programs."""
+        value = getattr(self.cell, axis)
+        requirement = self.needs.matrix.choices[axis][value].requirement
+        return toolchain.venv(value, sys.executable, [requirement], self.log) / "bin"
+
+    def _has_cuda(self) -> bool:
+        """Return whether pip has installed a framework for CUDA."""
+        if "pytorch" not in self.frameworks.frameworks:
+            return False
+        command = [self.python / "bin" / "python", "-c", _ASK_CUDA]
+        output = process.run(command, log=self.log).output
+        return bool(output.rpartition("CUDA:")[2].strip())
+
+    def _command(self, command: List[object]) -> None:
+        limit = self.options.limit
+        process.run(command, log=self.log, env=self.environment, timeout=limit)
+
+    def _foreign(self) -> str:
+        """Return what the build used instead of the cell's; empty if nothing."""
+        cmake = self.needs.matrix.choices["cmake"][self.cell.cmake].requirement
+        wanted = {"cmake": cmake.partition("==")[2], "Python": f"{self.cell.python}."}
+        if self.mpi:
+            wanted[self.mpi.package] = self.mpi.version
+        name, _, major = self.cell.compiler.partition("-")
+        if major:
+            wanted[{"clang": "llvm"}.get(name, name)] = f"{major}."
+        for program, version in wanted.items():
+            found = self.result.versions.get(program, "none")
+            if not found.startswith(version):
+                return f"it was built with {program} {found}, not with {version.rstrip('.')}"
+        return ""
+
+    def _end(self, outcome: str, reason: str, known: str = "", stage: str = "") -> None:
+        """Record why the cell does not pass; the first reason counts."""
+        if self.result.result == "passed":
+            self.result.result, self.result.reason = outcome, reason
+            self.result.cause, self.result.stage = known, stage
+
+    def _fail(
+        self, error: HvdError, prefix: str = "", stage: str = "", outcome: str = "failed"
+    ) -> None:
+        text = getattr(error, "tail", "")
+        reason, known = cause.find(self.needs.matrix.causes, text, error.message)
+        self._end(outcome, prefix + reason, known, stage)
+
+    def _explain(self, failed: CommandFailed, report: Optional[RunReport]) -> None:
+        """Record which stage of ``./hvd run`` failed, and why."""
+        causes = self.needs.matrix.causes
+        stages = report.stages if report else []
+        stage = next((each for each in stages if each.status == "failed"), None)
+        if failed.status is None:
+            reason = f"it took longer than {self.options.limit:.0f} s"
+            self._end("failed", reason, stage=stages[-1].name if stages else "")
+        elif stage is None:
+            text = self.log.read_text(errors="replace")
+            self._end("failed", *cause.find(causes, text, failed.message))
+        elif stage.name == "smoke" and not all(self.result.checks.values()):
+            checks = [check for check in report.checks if not check["passed"]]
+            text = self._gather(check.get("log") for check in checks)
+            reason = f"{checks[0]['name']}: {(checks[0]['failures'] or ['failed'])[0]}"
+            self._end("failed", reason, cause.known(causes, text + reason), "smoke")
+        else:
+            steps = [each for each in stage.steps if each.status == "failed"]
+            text = self._gather(step.log for step in steps[:1])
+            otherwise = steps[0].detail if steps else failed.message
+            self._end("failed", *cause.find(causes, text, otherwise), stage.name)
+
+    def _gather(self, logs: Iterable[Any]) -> str:
+        """Return the text of the failed part's logs, and add it to the cell's log."""
+        files = [pathlib.Path(name) for name in logs if name]
+        text = "".join(file.read_text(errors="replace") for file in files if file.is_file())
+        with open(self.log, "a") as sink:
+            sink.write(text)
+        return text
+
+    @contextlib.contextmanager
+    def _stage(self, name: str, prefix: str = "") -> Iterator[None]:
+        """Time a stage after the build; an error in it fails the cell."""
+        begin = time.monotonic()
+        try:
+            yield
+        except HvdError as error:
+            self._fail(error, prefix, name)
+        seconds = self.result.seconds
+        seconds[name] = seconds.get(name, 0.0) + time.monotonic() - begin
+
+    def _spack_test(self) -> None:
+        """Run what a user would type after sourcing the script that ``./hvd setup`` makes."""
+        (directory,) = (self.state / "environments").iterdir()
+        script = shlex.quote(str(self.state / "setup-env.sh"))
+        spack_command = f"spack -e {shlex.quote(str(directory))} test run {HOROVOD}"
+        with self._stage("spack test"):
+            self._command(["bash", "-c", f". {script} && {spack_command}"])
+        self.result.checks["spack test run"] = self.result.result == "passed"
+
+    def _ranks(self) -> Ranks:
+        controllers = self.needs.matrix.choices["controllers"][self.cell.controllers]
+        target = ranks.built(self.state, self.engine)
+        return Ranks(target, controllers.variants, self.state, self.log)
+
+    def _upstream(self) -> None:
+        tests, release = self.needs.matrix.upstream, self.cell.horovod
+        files = upstream.files(tests, release, self.frameworks.frameworks)
+        if not files:
+            return
+        with self._stage("upstream tests"):
+            for name, counts, failed in upstream.run(tests, release, files, self._ranks()):
+                self.result.upstream[name] = counts
+                if failed:
+                    self._end("failed", f"{name}: {failed[0]} failed", stage="upstream tests")
+
+    def _examples(self) -> None:
+        for name in examples.chosen(self.frameworks.frameworks, self.result.distributions):
+            with self._stage("examples", f"examples/{name}: "):
+                self.result.examples[name] = examples.rates(name, self._ranks())

@@ -1,0 +1,273 @@
+"""One cell is built and tested: the outcome, whatever fails, and what it is built with."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import types
+
+import pytest
+
+from hvd.core.errors import CommandFailed, HvdError
+from hvd.core.steps import Stage, Step
+from hvd.host.mpi import Mpi
+from hvd.matrix import attempt, definition, examples, ranks, toolchain
+from hvd.matrix.attempt import Options
+from hvd.matrix.needs import Needs
+from hvd.matrix.plan import Planned
+from hvd.matrix.ranks import Ranks
+from hvd.report import RunReport
+from tests import matrix as made
+
+matrix = definition.load()
+CELL = made.cell()
+GCC = made.cell(compiler="gcc-12")
+SPACK = made.cell(compiler="gcc-12", engine="spack-1.1")
+OPENMPI = Mpi("openmpi", "4.1.8", pathlib.Path("/opt/openmpi"))
+#: What a run says that it built with.
+VERSIONS = {
+    "Horovod": "0.28.1",
+    "Python": "3.11.7",
+    "cmake": "3.31.10",
+    "gcc": "12.2.0",
+    "openmpi": "4.1.8",
+}
+GOOD = [("setup", "ok"), ("concretize", "ok"), ("build", "ok"), ("smoke", "ok")]
+CHECKS = [{"name": "check-build", "passed": True}, {"name": "mpirun", "passed": True}]
+
+
+@pytest.fixture
+def tried(tmp_path, monkeypatch):
+    """A function that tries a cell with stand-ins for ``./hvd run``, pip and Spack.
+
+    Its arguments say what these leave behind and how they end; it returns the result, which has
+    the command and environment of ``./hvd run`` as well.
+    """
+    monkeypatch.setattr(toolchain, "STATE", tmp_path)
+
+    def tried(
+        cell=CELL, stages=GOOD, checks=CHECKS, status=0, text="", pip="", spack="", mpi=OPENMPI,
+        **versions
+    ):  # fmt: skip
+        seen = types.SimpleNamespace(saved=[], pairs=[], commands=[])
+
+        def venv(name, python, requirements, log, *_):
+            if pip:
+                raise CommandFailed("pip install", 1, pip, log, 1.0)
+            return tmp_path / name
+
+        def run(command, *, log, env=None, timeout=None):
+            if "-c" in command and command[0] != "bash":
+                return types.SimpleNamespace(output="CUDA: \n")
+            seen.commands.append(list(map(str, command)))
+            if command[0] == "bash":
+                if spack:
+                    raise CommandFailed("spack test", 1, spack, log, 1.0)
+                return None
+            seen.environment = env
+            state = pathlib.Path(env["HVD_STATE"])
+            (state / "environments" / "e-1").mkdir(parents=True)
+            step = state / "step.log"
+            step.write_text(text)
+            report = RunReport("e", "pip", "now", versions={**VERSIONS, **versions})
+            report.stages = [
+                Stage(name, came, 10.0, [Step("a step", came, 10.0, str(step), "it failed")])
+                for name, came in stages
+            ]
+            report.checks = [{**check, "log": str(step)} for check in checks]
+            if stages:
+                report.save(state / "reports" / "e-pip" / "report.json")
+            if status != 0:
+                raise CommandFailed("hvd run", status, "", log, 1.0)
+            return None
+
+        monkeypatch.setattr(attempt.process, "run", run)
+        monkeypatch.setattr(toolchain, "venv", venv)
+        monkeypatch.setattr(toolchain, "distributions", lambda venv: {"torch": "2.13.0"})
+        monkeypatch.setattr(attempt.mpi, "find", lambda path: mpi)
+        monkeypatch.setattr(
+            attempt.spack, "locate", lambda sources, log: seen.pairs.append(sources.pair)
+        )
+        monkeypatch.setattr(
+            attempt.result, "save", lambda result: seen.saved.append(dict(result.checks))
+        )
+        options = Options(jobs=3, limit=60.0)
+        seen.result = attempt.run(Needs(matrix, made.HERE), Planned(cell), options)
+        return seen
+
+    return tried
+
+
+def option(command, name):
+    return command[command.index(name) + 1]
+
+
+def test_a_cell_that_passes(tried):
+    seen = tried()
+    result, (command,) = seen.result, seen.commands
+    assert (result.result, result.reason, result.stage) == ("passed", "", "")
+    assert result.checks == {"check-build": True, "mpirun": True}
+    assert result.versions == VERSIONS
+    assert result.seconds["build"] == 10.0 and result.distributions == {"torch": "2.13.0"}
+    assert result.log == hashlib.sha256(attempt.log(CELL).read_bytes()).hexdigest()
+    assert not attempt.state(CELL).exists()
+    spec = option(command, "--spec")
+    assert spec == "py-horovod@0.28.1 +mpi+gloo ~rocm ~cuda frameworks:=pytorch"
+    assert result.spec.startswith(spec) and "^py-torch@2.13.0" in result.spec
+    assert option(command, "--jobs") == "3" and option(command, "--engine") == "pip"
+    assert seen.environment["HVD_STATE"] == str(attempt.state(CELL))
+
+
+GLOO = "third_party/gloo/a.h:1:2: error: 'uint8_t' was not declared"
+FAILING = {"name": "mpirun", "passed": False, "failures": ["separate worlds", "more"]}
+BUILD_FAILS = {"stages": [*GOOD[:2], ("build", "failed")], "status": 12, "text": f"[1%]\n{GLOO}\n"}
+RANKS_FAIL = {
+    "stages": [*GOOD[:3], ("smoke", "failed")],
+    "checks": [CHECKS[0], FAILING],
+    "status": 13,
+}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"cmake": "3.25.1"},
+         ("failed", "build", "", "it was built with cmake 3.25.1, not with 3.31.10")),
+        ({"gcc": "1.2.0", "cell": GCC},
+         ("failed", "build", "", "it was built with gcc 1.2.0, not with 12")),
+        ({"Python": "3.1.1"},
+         ("failed", "build", "", "it was built with Python 3.1.1, not with 3.11")),
+        ({"openmpi": "4.1.4"},
+         ("failed", "build", "", "it was built with openmpi 4.1.4, not with 4.1.8")),
+        (BUILD_FAILS, ("failed", "build", "gcc-gloo", GLOO)),
+        (RANKS_FAIL, ("failed", "smoke", "", "mpirun: separate worlds")),
+        ({"stages": GOOD[:3], "status": None},
+         ("failed", "build", "", "it took longer than 60 s")),
+        ({"stages": (), "status": -9},
+         ("failed", "", "", "`hvd run` exited with status -9 after 1 s")),
+        ({"cell": SPACK, "spack": "==> Error: 1 test failed"},
+         ("failed", "spack test", "", "==> Error: 1 test failed")),
+        # no failures of Horovod
+        ({"pip": "ERROR: No matching distribution found for torch"},
+         ("skipped", "", "", "ERROR: No matching distribution found for torch")),
+        ({"mpi": None}, ("skipped", "", "", "has no MPI to build with")),
+    ],
+)  # fmt: skip
+def test_what_fails_is_told_by_stage_cause_and_first_error(tried, arguments, expected):
+    result = tried(**arguments).result
+    assert (result.result, result.stage, result.cause) == expected[:3]
+    assert result.reason.endswith(expected[3])
+    if expected[0] == "failed":
+        # its sources and logs are of use
+        assert attempt.state(result.cell).exists()
+    if result.stage == "smoke":
+        assert result.checks == {"check-build": True, "mpirun": False}
+    if result.stage == "build" and result.cause:
+        assert "uint8_t" in attempt.log(result.cell).read_text()
+
+
+def test_a_cell_that_spack_builds_is_tested_by_spack_as_well(tried):
+    seen = tried(SPACK)
+    assert seen.result.result == "passed" and seen.result.checks["spack test run"]
+    # a kill after that leaves no result that Spack did not test
+    assert seen.saved == [seen.result.checks]
+    assert seen.pairs == ["spack-1.1"]
+    command, test = seen.commands
+    assert test[2].endswith("/environments/e-1 test run py-horovod")
+    # what is after ^cmake is CMake's
+    assert option(command, "--spec").endswith(" %gcc@12 ^cmake@3.31.10")
+    assert option(command, "--pair") == "spack-1.1"
+    assert not tried(SPACK, spack="==> Error").result.checks["spack test run"]
+
+
+def test_distributions_have_normalized_names(tmp_path):
+    listed = [{"name": "tensorflow_cpu", "version": "2.21.0"}, {"name": "PyYAML", "version": "6"}]
+    (tmp_path / "freeze.json").write_text(json.dumps(listed))
+    found = toolchain.distributions(tmp_path)
+    assert found == {"tensorflow-cpu": "2.21.0", "pyyaml": "6"}
+
+
+def test_a_cell_s_compiler_and_cache_come_first_on_path(tmp_path, monkeypatch):
+    monkeypatch.setattr(toolchain, "STATE", tmp_path)
+    monkeypatch.setenv("CXX", "clang++")
+    here = dataclasses.replace(made.HERE, ccache="/usr/bin/ccache")
+    found = toolchain.environment(here, GCC, [tmp_path / "mpi"], None, tmp_path / "state")
+    links = tmp_path / "compilers"
+    first = [tmp_path / "mpi", links / "ccache", links / "gcc-12"]
+    assert found["PATH"].split(os.pathsep)[:3] == list(map(str, first))
+    assert os.readlink(links / "gcc-12" / "c++") == "/usr/bin/g++-12"
+    assert os.readlink(links / "gcc-12" / "gcc") == "/usr/bin/gcc-12"
+    assert os.readlink(links / "ccache" / "c++") == "/usr/bin/ccache"
+    assert "CXX" not in found and found["CCACHE_BASEDIR"] == str(tmp_path / "state")
+    # Spack finds compilers by their own names
+    by_spack = toolchain.environment(here, SPACK, [], None, tmp_path / "state")
+    assert str(links) not in by_spack["PATH"]
+
+
+def test_mpi4py_is_given_the_library_and_not_the_linker_s_text(tmp_path):
+    (tmp_path / "lib").mkdir()
+    for name in ("libmpi.so", "libmpi.so.12", "libmpi.so.12.5.0", "libmpi_abi.so.1"):
+        (tmp_path / "lib" / name).write_text("INPUT(libmpi.so.12)")
+    library = Mpi("mpich", "5.0.2", tmp_path)
+    found = toolchain.environment(made.HERE, CELL, [], library, tmp_path)
+    assert found["MPI4PY_LIBMPI"] == str(tmp_path / "lib" / "libmpi.so.12")
+    assert "CCACHE_DIR" not in found
+
+
+@pytest.mark.parametrize(
+    ("frameworks", "distributions", "names"),
+    [
+        (["pytorch"], {"torch": "2.13.0+cpu"}, ["pytorch"]),
+        (
+            ["tensorflow", "keras"],
+            {"tensorflow-cpu": "2.15.1", "keras": "2.15.0"},
+            ["tensorflow2", "keras"],
+        ),
+        (["tensorflow"], {"tensorflow-cpu": "2.15.1", "keras": "2.15.0"}, ["tensorflow2"]),
+        (["tensorflow"], {"tensorflow": "2.12.1"}, ["tensorflow2"]),
+        # its optimizers do not list their variables
+        (["tensorflow"], {"tensorflow": "2.11.1"}, []),
+    ],
+)
+def test_the_examples_are_those_for_what_the_cell_has(frameworks, distributions, names):
+    assert list(examples.chosen(frameworks, distributions)) == names
+
+
+def test_what_was_built_is_found_beside_its_bill_of_materials(tmp_path):
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.touch(mode=0o755)
+    (tmp_path / "built").mkdir()
+    content = {"variables": {"PATH": str(python.parent), "VIRTUAL_ENV": "x"}}
+    (tmp_path / "built" / "local-hvd-63193a2-pip.json").write_text(json.dumps(content))
+    (tmp_path / "built" / "local-hvd-63193a2-pip.cdx.json").write_text("{}")
+    target = ranks.built(tmp_path, "pip")
+    assert target.python == python
+    assert target.environment["VIRTUAL_ENV"] == "x"
+
+
+MPIRUN = """\
+#!/bin/sh
+cores=$(env -u OMP_NUM_THREADS nproc)
+for epoch in 1 2 3 4 5 6 7 8 9; do echo "epoch $epoch: loss 0.5, $cores$epoch samples/s"; done
+echo "epoch 10: loss 0.5, $cores samples/s"
+"""
+
+
+def test_the_rate_is_that_of_the_fastest_epoch_with_a_core_for_each_rank(tmp_path):
+    (tmp_path / "mpirun").write_text(MPIRUN)
+    (tmp_path / "mpirun").chmod(0o755)
+    variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    target = ranks.Target(tmp_path / "python", variables)
+    on_ranks = Ranks(target, "+mpi~gloo", tmp_path, tmp_path / "log")
+    before = os.sched_getaffinity(0)
+    found = examples.rates("pytorch", on_ranks)
+    assert found == {"1": 19.0, "2": 29.0 if len(before) > 1 else 19.0}
+    assert os.sched_getaffinity(0) == before
+
+    (tmp_path / "mpirun").write_text(MPIRUN.replace("epoch 10", "end"))
+    with pytest.raises(HvdError, match="examples/pytorch: 9 epochs"):
+        examples.rates("pytorch", on_ranks)
