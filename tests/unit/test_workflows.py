@@ -1,4 +1,4 @@
-"""What holds for the pipelines of GitHub and GitLab, by reading them."""
+"""The pipelines of GitHub and GitLab: safe, with limits, and each step one call of ``./hvd``."""
 
 import re
 import subprocess
@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hvd.ci import axes
+from hvd.cli import ci
 from hvd.core import paths
 from hvd.model import environment, pins
 
 WORKFLOWS = sorted((paths.ROOT / ".github" / "workflows").glob("*.yml"))
 GITLAB = paths.ROOT / ".gitlab-ci.yml"
-#: One call of ours, and at most the file that takes what it prints.
+#: One call of ``./hvd`` or ``.ci/run``, and at most the file that takes what it prints.
 CALL = re.compile(r'(\./hvd|\.ci/run)( [\w./$"-]+)*( >>"\$GITHUB_OUTPUT")?')
 #: Keys of .gitlab-ci.yml that are no jobs.
 NO_JOBS = ("workflow", "stages", "variables", "default")
@@ -37,26 +37,18 @@ def test_there_are_workflows():
     assert [path.stem for path in WORKFLOWS] == ["ci", "nightly"]
 
 
-@pytest.fixture
-def zizmor():
-    """The program, beside our Python; where that can have it, it is there or the test fails."""
-    if sys.version_info < (3, 10):
-        pytest.skip("zizmor has no release for a Python before 3.10")
-    return Path(sys.executable).with_name("zizmor")
+@pytest.mark.skipif(sys.version_info < (3, 10), reason="zizmor needs Python 3.10")
+def test_workflows_have_no_known_weakness(tmp_path):
+    def zizmor(*arguments):
+        command = [Path(sys.executable).with_name("zizmor"), "--offline", "--no-progress"]
+        return subprocess.run([*command, *arguments], capture_output=True, text=True)
 
-
-def test_workflows_have_no_known_weakness(zizmor):
-    command = [zizmor, "--offline", "--no-progress", "--persona=auditor", paths.ROOT / ".github"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = zizmor("--persona=auditor", paths.ROOT / ".github")
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_zizmor_finds_a_weakness(zizmor, tmp_path):
-    """So that the test before means something."""
-    text = (WORKFLOWS[0]).read_text().replace("permissions: {}", "permissions: write-all")
+    # it would find one
+    text = WORKFLOWS[0].read_text().replace("permissions: {}", "permissions: write-all")
     (tmp_path / "ci.yml").write_text(text)
-    command = [zizmor, "--offline", "--no-progress", tmp_path / "ci.yml"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = zizmor(tmp_path / "ci.yml")
     assert done.returncode != 0 and "excessive-permissions" in done.stdout, done.stdout
 
 
@@ -86,14 +78,14 @@ def test_every_job_has_a_limit_and_every_action_a_commit(workflow):
     assert checkouts and all(s["with"] == {"persist-credentials": False} for s in checkouts)
 
 
-def test_every_step_is_one_call_of_ours(workflow):
+def test_every_step_is_one_call(workflow):
     runs = [step["run"] for step in steps(workflow) if "run" in step]
     # "false" is what fails the job that sums the others up
     assert [run for run in runs if not CALL.fullmatch(run) and run != "false"] == []
     assert any(run.startswith(("./hvd", ".ci/run")) for run in runs)
 
 
-def test_every_job_of_gitlab_is_one_call_of_ours():
+def test_every_job_of_gitlab_is_one_call():
     content = yaml.safe_load(GITLAB.read_text())
     found = {n: job for n, job in content.items() if n not in NO_JOBS}
     assert {job["stage"] for job in found.values()} == set(content["stages"])
@@ -102,8 +94,9 @@ def test_every_job_of_gitlab_is_one_call_of_ours():
         assert "trigger" in job or job.get("timeout"), name
 
 
-def test_the_matrix_is_read_from_environments_and_pins():
-    lines = dict(line.split("=", 1) for line in axes.render().splitlines())
+def test_the_matrix_is_read_from_environments_and_pins(capsys):
+    ci.print_matrix()
+    lines = dict(line.split("=", 1) for line in capsys.readouterr().out.splitlines())
     assert yaml.safe_load(lines["environments"]) == environment.names()
     assert yaml.safe_load(lines["pairs"]) == [pair.name for pair in pins.versions().pairs]
     # so that nothing of it stands in the workflows as well

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import sys
 from typing import List
@@ -9,13 +10,12 @@ from typing import List
 import typer
 
 from hvd.build.pipeline import Options
-from hvd.ci import axes
 from hvd.ci.gitlab import generate as generating
 from hvd.ci.gitlab import jobs
 from hvd.cli.common import JobsOption, PackagesOption, PairOption, SpackOption, WrapperOption
 from hvd.core import console, paths
 from hvd.host import machine
-from hvd.model import environment
+from hvd.model import environment, pins
 from hvd.solve.spack import Sources
 
 app = typer.Typer(
@@ -34,14 +34,20 @@ CacheOption = typer.Option(
 )  # fmt: skip
 OutputOption = typer.Option(
     paths.STATE / "ci" / "pipeline.yml", "--output", "-o", metavar="FILE", show_default=False,
-    help="The child pipeline.  [default: .hvd/ci/pipeline.yml]",
+    help="The child pipeline; where not given, .hvd/ci/pipeline.yml.",
 )  # fmt: skip
 
 
 @app.command(name="matrix")
 def print_matrix() -> None:
     """Print the job matrix, one NAME=JSON per line, as $GITHUB_OUTPUT takes it."""
-    sys.stdout.write(axes.render())
+    axes = {
+        "environments": environment.names(),
+        "pairs": [pair.name for pair in pins.versions().pairs],
+        "engines": ["spack", "pip"],
+    }
+    for name, values in axes.items():
+        sys.stdout.write(f"{name}={json.dumps(values)}\n")
 
 
 @app.command()
@@ -56,7 +62,7 @@ def generate(
 ) -> None:
     """Write the GitLab pipeline that builds what a binary cache lacks, and tests it."""
     options = _options(spack, packages, compiler_wrapper, pair)
-    count = generating.generate(names, options, cache or generating.default_cache(), output)
+    count = generating.generate(names, options, cache, output)
     console.note(f"{paths.shorten(output)}: {count} to build, {len(names)} to test")
 
 

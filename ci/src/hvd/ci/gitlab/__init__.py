@@ -1,1 +1,1 @@
-"""Pipelines of GitLab: jobs that Spack generates, and what each of them does."""
+"""GitLab's pipelines: jobs that Spack generates, and the commands that they run."""

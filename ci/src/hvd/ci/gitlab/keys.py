@@ -1,7 +1,7 @@
-"""The key that signs what jobs push: in a keyring that lives as long as one job.
+"""The key that signs what jobs push, in a keyring that lives as long as one job.
 
-Runners keep their files, and jobs of anybody's branch run on them: a key in Spack's own keyring
-would be there for the next of them.
+Runners keep their files, and jobs of anybody's branch run on them: the next job would find a key
+in Spack's own keyring.
 """
 
 from __future__ import annotations
@@ -14,21 +14,20 @@ import pathlib
 import tempfile
 from typing import Iterator
 
+from hvd.core import paths
 from hvd.core.errors import HvdError
 
-#: Base64 of the armoured secret key, as Spack's own jobs have it: a protected variable.
+#: Base64 of the armoured secret key, as in Spack's own jobs: a protected variable.
 KEY = "SPACK_SIGNING_KEY"
-#: What GitLab sets to ``true`` on protected branches and tags.
+#: GitLab sets it to ``true`` on protected branches and tags.
 PROTECTED = "CI_COMMIT_REF_PROTECTED"
-_REQUIRE = "SPACK_REQUIRE_SIGNING"
-_HOME = "SPACK_GNUPGHOME"
 
 
 def take() -> str:
     """Take the key out of the environment, where every program would see it.
 
     Returns:
-        The key; empty where there is none, or on a branch that is not protected.
+        The key; empty without one, or on a branch that is not protected.
     """
     key = os.environ.pop(KEY, "")
     return key if os.environ.get(PROTECTED) == "true" else ""
@@ -36,34 +35,34 @@ def take() -> str:
 
 @contextlib.contextmanager
 def keyring(sign: bool) -> Iterator[pathlib.Path]:
-    """An empty keyring for Spack, and the directory that it is in.
+    """Give Spack an empty keyring and yield its directory.
 
-    Args:
-        sign: whether Spack has to sign, and so fails rather than push without a signature.
+    With ``sign``, Spack fails rather than push without a signature.
     """
-    # in /tmp: the path of gpg-agent's socket has 108 characters at most
+    # in /tmp: the path of gpg-agent's socket may have 108 characters
     with tempfile.TemporaryDirectory(prefix="hvd-gpg-", dir="/tmp") as home:
-        os.environ.update({_REQUIRE: str(sign), _HOME: home})
+        variables = {"SPACK_REQUIRE_SIGNING": str(sign), paths.KEYRING_VARIABLE: home}
+        os.environ.update(variables)
         try:
             yield pathlib.Path(home)
         finally:
-            for name in (_REQUIRE, _HOME):
+            for name in variables:
                 del os.environ[name]
 
 
 @contextlib.contextmanager
 def as_file(key: str, directory: pathlib.Path) -> Iterator[pathlib.Path]:
-    """The armoured key in a file for its owner alone, as ``spack gpg trust`` takes it.
+    """Write the armoured key to a file for its owner alone, for ``spack gpg trust``.
 
     Raises:
-        HvdError: it is not what the variable has to be; does not say what it is.
+        HvdError: the key is not base64; the message does not show it.
     """
     try:
         text = base64.b64decode(key, validate=True)
     except binascii.Error:
         raise HvdError(
             f"{KEY} is not base64",
-            "set it to what this prints: gpg --export-secret-keys --armor KEY | base64 -w0",
+            "set it to the output of: gpg --export-secret-keys --armor KEY | base64 -w0",
         ) from None
     path = directory / "key"
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as sink:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional
 
-#: The stage that comes after all builds.
 SMOKE = "smoke"
-#: Keys of a pipeline that are no jobs.
-_GLOBAL = ("stages", "variables", "workflow")
-#: The job that Spack puts where nothing is to be built.
-_NOTHING = "no-specs-to-rebuild"
-#: A recipe that does not build does not build a second time; a runner may.
+#: Keys of a pipeline that are no jobs, and the job that Spack adds if there is nothing to build.
+_NO_JOBS = ("stages", "variables", "workflow", "no-specs-to-rebuild")
+#: A failed build fails again; a failed runner may not.
 _RETRY = {"max": 2, "when": ["runner_system_failure", "stuck_or_timeout_failure"]}
 
 
@@ -19,27 +16,38 @@ def merge(
     tags: Mapping[str, List[str]],
     parent: Optional[Mapping[str, str]],
 ) -> Dict[str, Any]:
-    """The pipeline with the jobs of all ``pipelines`` and a smoke test of each.
+    """Return one pipeline with the jobs of all ``pipelines`` and a smoke test of each.
 
     Args:
         pipelines: what Spack generated, by environment.
-        tags: of the runner of each environment.
+        tags: the tags of each environment's runner.
         parent: ``job`` and ``pipeline`` that generates, whose artifacts every job takes; None
-            where the jobs run beside what was generated.
+            if the jobs run in the same checkout.
     """
+    artifacts = [dict(parent)] if parent else []
     stages: List[str] = []
     jobs: Dict[str, Any] = {}
     for name, pipeline in pipelines.items():
-        built = _builds(name, pipeline, parent)
-        needed = {need["job"] for job in built.values() for need in job["needs"]}
+        builds: Dict[str, Any] = {}
+        for title, job in pipeline.items():
+            if title not in _NO_JOBS:
+                before = [need["job"] for need in job["needs"] if "pipeline" not in need]
+                builds[f"{name}: {title}"] = {
+                    **job,
+                    # those of the pipeline belong to one environment here
+                    "variables": {**pipeline.get("variables", {}), **job.get("variables", {})},
+                    "needs": [*(_need(f"{name}: {each}") for each in before), *artifacts],
+                    "retry": _RETRY,
+                }
+        needed = {need["job"] for job in builds.values() for need in job["needs"]}
+        jobs.update(builds)
         stages += [stage for stage in pipeline.get("stages", []) if stage not in stages]
-        jobs.update(built)
         jobs[f"{name}: {SMOKE}"] = {
             "stage": SMOKE,
             "tags": list(tags[name]),
             "script": [f"./hvd ci smoke {name}"],
-            # the last builds, which all others come before
-            "needs": _needs([job for job in built if job not in needed], parent),
+            # all other builds come before the last ones
+            "needs": [*(_need(title) for title in builds if title not in needed), *artifacts],
             "retry": _RETRY,
             "artifacts": {
                 "when": "always",
@@ -51,24 +59,5 @@ def merge(
     return {"workflow": workflow, "stages": [*stages, SMOKE], **jobs}
 
 
-def _builds(
-    name: str, pipeline: Mapping[str, Any], parent: Optional[Mapping[str, str]]
-) -> Dict[str, Dict[str, Any]]:
-    """The jobs that build, with names and variables of their environment."""
-    found = {}
-    for title, job in pipeline.items():
-        if title in _GLOBAL or title == _NOTHING:
-            continue
-        before = [need["job"] for need in job["needs"] if "pipeline" not in need]
-        found[f"{name}: {title}"] = {
-            **job,
-            "variables": {**pipeline.get("variables", {}), **job.get("variables", {})},
-            "needs": _needs([f"{name}: {each}" for each in before], parent),
-            "retry": _RETRY,
-        }
-    return found
-
-
-def _needs(jobs: List[str], parent: Optional[Mapping[str, str]]) -> List[Dict[str, Any]]:
-    needs: List[Dict[str, Any]] = [{"job": job, "artifacts": False} for job in jobs]
-    return needs + ([dict(parent)] if parent else [])
+def _need(job: str) -> Dict[str, Any]:
+    return {"job": job, "artifacts": False}

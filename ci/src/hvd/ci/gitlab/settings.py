@@ -1,8 +1,4 @@
-"""The environment that ``spack ci generate`` reads: one of ours, with a mirror and jobs.
-
-The environments themselves say nothing of pipelines; what these need follows from the site and
-from the solution.
-"""
+"""The environment that ``spack ci generate`` reads: with a mirror, jobs, and the runner's tags."""
 
 from __future__ import annotations
 
@@ -24,50 +20,44 @@ MIRROR = "buildcache-destination"
 
 
 def directory(name: str) -> pathlib.Path:
-    """Where everything is of environment ``name`` that jobs hand on to one another."""
+    """Return the directory of what the jobs of an environment hand on to one another."""
     return paths.STATE / "ci" / name
 
 
 def concrete(name: str) -> pathlib.Path:
-    """The environment with its solution, as ``spack ci generate`` leaves it for the jobs."""
+    """Return the environment with its solution, as ``spack ci generate`` leaves it for jobs."""
     return directory(name) / "concrete_environment"
 
 
 def tags(environment: Environment) -> List[str]:
-    """What a runner has to be tagged with that builds ``environment``.
-
-    The site, where it is one's; the processor's family; ``gpu`` for a build with CUDA or ROCm.
-    """
-    nodes = json.loads(environment.lock.read_text())["concrete_specs"].values()
-    horovod = next(node for node in nodes if node["name"] == HOROVOD)
+    """Return the tags of a runner: the site, the processor's family, ``gpu`` for CUDA or ROCm."""
+    horovod = next(node for node in _nodes(environment.lock) if node["name"] == HOROVOD)
     target = horovod["arch"]["target"]
     name = target["name"] if isinstance(target, dict) else target
-    family = archspec.cpu.TARGETS[name].family.name
-    gpu = any(horovod["parameters"].get(stack) is True for stack in ("cuda", "rocm"))
-    return [*filter(None, [environment.site]), family, *["gpu"] * gpu]
+    found = [environment.site, archspec.cpu.TARGETS[name].family.name]
+    if any(horovod["parameters"].get(stack) is True for stack in ("cuda", "rocm")):
+        found.append("gpu")
+    return [tag for tag in found if tag]
 
 
 def write(environment: Environment, cache: str, sign: bool) -> pathlib.Path:
-    """Write the environment for ``spack ci generate``, with the solution of ``environment``.
+    """Write a concretized environment for ``spack ci generate``, and return its directory.
 
-    Args:
-        environment: one that is solved.
-        cache: URL of the binary mirror that jobs look in and push to.
-        sign: whether what they push is signed.
-
-    Returns:
-        Its directory.
+    Jobs look in and push to the binary mirror at the URL ``cache``; with ``sign``, they sign.
     """
     place = directory(environment.name) / "environment"
-    jobs = tags(environment)
     command = f"./hvd ci rebuild {environment.name}"
+    include = []
+    for entry in environment.includes:
+        file = pathlib.Path(os.path.realpath(environment.directory / entry))
+        # externals are in the solution, and their file need not be on the runner
+        optional = file.name == EXTERNALS
+        include.append({"path": os.path.relpath(file, place), "optional": optional})
     content: Dict[str, Any] = {
         "specs": environment.specs,
-        "include": [_include(entry, environment, place) for entry in environment.includes],
-        "mirrors": {
-            MIRROR: {"url": cache, "signed": sign, "binary": True, "source": False},
-        },
-        # its jobs ask whether all is there that Spack could bootstrap; nothing is downloaded
+        "include": include,
+        "mirrors": {MIRROR: {"url": cache, "signed": sign, "binary": True, "source": False}},
+        # its jobs check for all that Spack could bootstrap; nothing is downloaded
         "bootstrap": {"enable": True, "sources:": []},
         "ci": {
             "target": "gitlab",
@@ -75,7 +65,7 @@ def write(environment: Environment, cache: str, sign: bool) -> pathlib.Path:
             "rebuild-index": False,
             # a colon replaces what Spack's own jobs do, which is for a Spack in the runner
             "pipeline-gen": [
-                {"any-job": {"tags": jobs}},
+                {"any-job": {"tags": tags(environment)}},
                 {"build-job": {"script:": [command]}},
             ],
         },
@@ -87,26 +77,19 @@ def write(environment: Environment, cache: str, sign: bool) -> pathlib.Path:
     return place
 
 
-def _include(entry: str, environment: Environment, place: pathlib.Path) -> Dict[str, Any]:
-    """An include of ``environment`` as it is written elsewhere in the checkout."""
-    target = pathlib.Path(os.path.realpath(environment.directory / entry))
-    # externals are in the solution, and their file need not be on the runner
-    return {"path": os.path.relpath(target, place), "optional": target.name == EXTERNALS}
-
-
 def missing_externals(name: str) -> List[str]:
-    """What the solution takes from the machine, and this one does not have; a line for each.
+    """Return a line for each external of the solution that is not on this machine.
 
     Raises:
         HvdError: there is no solution.
     """
     lock = concrete(name) / "spack.lock"
     try:
-        nodes = json.loads(lock.read_text())["concrete_specs"].values()
+        nodes = _nodes(lock)
     except OSError as error:
         raise HvdError(
             f"{paths.shorten(lock)}: {error.strerror}",
-            f"take it over from the job that generated the pipeline, or: ./hvd ci generate {name}",
+            f"copy it from the job that generated the pipeline, or: ./hvd ci generate {name}",
         ) from error
     prefixes = [(node["name"], (node.get("external") or {}).get("path")) for node in nodes]
     return [
@@ -114,3 +97,7 @@ def missing_externals(name: str) -> List[str]:
         for package, prefix in prefixes
         if prefix and not pathlib.Path(prefix).is_dir()
     ]
+
+
+def _nodes(lock: pathlib.Path) -> List[Dict[str, Any]]:
+    return list(json.loads(lock.read_text())["concrete_specs"].values())
