@@ -27,7 +27,8 @@ CELL = made.cell()
 GCC = made.cell(compiler="gcc-12")
 SPACK = made.cell(compiler="gcc-12", engine="spack-1.1")
 OPENMPI = Mpi("openmpi", "4.1.8", pathlib.Path("/opt/openmpi"))
-#: What a run says that it built with.
+OPTIONS = Options(jobs=3, limit=60.0)
+#: The versions in the report of a run.
 VERSIONS = {
     "Horovod": "0.28.1",
     "Python": "3.11.7",
@@ -50,7 +51,7 @@ def tried(tmp_path, monkeypatch):
 
     def tried(
         cell=CELL, stages=GOOD, checks=CHECKS, status=0, text="", pip="", spack="", mpi=OPENMPI,
-        **versions
+        cuda="", options=OPTIONS, **versions
     ):  # fmt: skip
         seen = types.SimpleNamespace(saved=[], pairs=[], commands=[])
 
@@ -61,7 +62,7 @@ def tried(tmp_path, monkeypatch):
 
         def run(command, *, log, env=None, timeout=None):
             if "-c" in command and command[0] != "bash":
-                return types.SimpleNamespace(output="CUDA: \n")
+                return types.SimpleNamespace(output=f"CUDA: {cuda}\n")
             seen.commands.append(list(map(str, command)))
             if command[0] == "bash":
                 if spack:
@@ -94,7 +95,6 @@ def tried(tmp_path, monkeypatch):
         monkeypatch.setattr(
             attempt.result, "save", lambda result: seen.saved.append(dict(result.checks))
         )
-        options = Options(jobs=3, limit=60.0)
         seen.result = attempt.run(Needs(matrix, made.HERE), Planned(cell), options)
         return seen
 
@@ -154,6 +154,7 @@ RANKS_FAIL = {
         ({"pip": "ERROR: No matching distribution found for torch"},
          ("skipped", "", "", "ERROR: No matching distribution found for torch")),
         ({"mpi": None}, ("skipped", "", "", "has no MPI to build with")),
+        ({"cuda": "13.0"}, ("skipped", "", "", "pip only had a CUDA build of pytorch-2.13")),
     ],
 )  # fmt: skip
 def test_what_fails_is_told_by_stage_cause_and_first_error(tried, arguments, expected):
@@ -181,6 +182,28 @@ def test_a_cell_that_spack_builds_is_tested_by_spack_as_well(tried):
     assert option(command, "--spec").endswith(" %gcc@12 ^cmake@3.31.10")
     assert option(command, "--pair") == "spack-1.1"
     assert not tried(SPACK, spack="==> Error").result.checks["spack test run"]
+
+
+def test_horovod_s_own_tests_and_the_examples_run_after_the_build(tried, monkeypatch):
+    def run_tests(tests, release, files, on_ranks):
+        yield "test_torch.py, mpirun", {"passed": 9, "failed": 1, "skipped": 0}, unexpected
+
+    def rates(name, on_ranks):
+        raise HvdError("3 epochs of 10")
+
+    monkeypatch.setattr(attempt.ranks, "built", lambda state, engine: None)
+    monkeypatch.setattr(attempt.upstream, "run", run_tests)
+    unexpected = []
+    came = tried(options=Options(upstream_tests=True)).result
+    assert came.result == "passed" and came.upstream["test_torch.py, mpirun"]["passed"] == 9
+    monkeypatch.setattr(attempt.examples, "rates", rates)
+    came = tried(options=Options(upstream_tests=True, examples=True)).result
+    assert (came.stage, came.reason) == ("examples", "examples/pytorch: 3 epochs of 10")
+    # the first failure is the reason
+    unexpected = ["TorchTests::test_a"]
+    came = tried(options=Options(upstream_tests=True, examples=True)).result
+    assert came.stage == "upstream tests" and "TorchTests::test_a failed" in came.reason
+    assert {"upstream tests", "examples"} <= came.seconds.keys()
 
 
 def test_distributions_have_normalized_names(tmp_path):

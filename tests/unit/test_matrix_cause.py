@@ -13,23 +13,18 @@ CAUSES = definition.load().causes
     ("log", "first"),
     [
         (
-            "[ 10%] Building CXX object a.cc.o\n"
             "/b/a.cc:3:5: warning: unused variable 'error'\n"
             "/b/a.cc:12:1: error: 'x' was not declared in this scope\n"
             "/b/a.cc:13:1: error: 'y' was not declared\n"
-            "make: *** [all] Error 2\n"
-            "subprocess.CalledProcessError: Command 'cmake' returned non-zero exit status 2.\n",
+            "make: *** [all] Error 2\n",
             "/b/a.cc:12:1: error: 'x' was not declared in this scope",
         ),
         (
-            "-- Configuring incomplete, errors occurred!\n"
-            "\x1b[31mCMake Error at CMakeLists.txt:5 (find_package):\x1b[0m\n",
-            "CMake Error at CMakeLists.txt:5 (find_package):",
+            "-- Configuring incomplete, errors occurred!\n\x1b[31mCMake Error at a:5:\x1b[0m\n",
+            "CMake Error at a:5:",
         ),
         (
-            "Traceback (most recent call last):\n"
-            '  File "a.py", line 1, in <module>\n'
-            "ModuleNotFoundError: No module named 'packaging'\n",
+            "Traceback (most recent call):\nModuleNotFoundError: No module named 'packaging'\n",
             "ModuleNotFoundError: No module named 'packaging'",
         ),
         (

@@ -26,11 +26,6 @@ def planned():
     return plan.plan(needs)
 
 
-def test_the_plan_is_the_same_each_time(planned):
-    assert plan.plan(needs) == planned
-    assert len({each.cell.id for each in planned}) == len(planned)
-
-
 def test_what_was_tried_stays_when_the_recipe_refuses_more(planned, monkeypatch):
     tried = [each.cell for each in planned if each.action == "try"]
     assert set(plan.plan(needs, tried)) == set(planned)
@@ -47,7 +42,9 @@ def test_what_was_tried_stays_when_the_recipe_refuses_more(planned, monkeypatch)
     assert others - left
 
 
-def test_every_cell_that_must_be_is_there(planned):
+def test_every_cell_that_must_be_is_there_once_and_each_time(planned):
+    assert plan.plan(needs) == planned
+    assert len({each.cell.id for each in planned}) == len(planned)
     for part in matrix.must:
         assert any(each.cell.matches(part) for each in planned), part
 
@@ -62,12 +59,6 @@ def test_what_is_tried_exists_and_is_not_refused_and_the_rest_has_a_reason(plann
         if each.action != "refused":
             assert bool(needs.lacks(values)) == (each.action == "skipped"), each
         assert bool(each.reason) == (each.action != "try")
-
-
-def test_an_older_horovod_with_a_newer_tensorflow_is_refused_in_the_recipe_s_words(planned):
-    refused = [each for each in planned if each.action == "refused"]
-    said = "Horovod @0.25:0.26 does not support TensorFlow 2.12 and later"
-    assert any(said in each.reason for each in refused if each.cell.horovod == "0.26.1")
 
 
 def test_a_pytorch_for_cuda_is_not_tried_beside_a_tensorflow_for_cpus():

@@ -8,7 +8,7 @@ import statistics
 import traceback
 from typing import Dict, Iterable, List, Optional, Sequence
 
-import rich.progress
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from hvd.core import console, lock, paths, process
 from hvd.core.errors import HvdError
@@ -53,14 +53,13 @@ def run(needs: Needs, planned: Sequence[Planned], options: Options) -> List[Resu
         # compilers of a killed cell carry the lock of its ./hvd
         for cell in sorted((toolchain.STATE / "cells").glob("*")):
             lock.end_orphans(cell / "lock")
-        columns = (
-            rich.progress.BarColumn(24),
-            rich.progress.MofNCompleteColumn(),
-            rich.progress.TimeElapsedColumn(),
-            rich.progress.TextColumn("{task.description}"),
-        )
-        with rich.progress.Progress(
-            *columns, console=console.out, transient=True, disable=not console.out.is_terminal
+        columns = (BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn())
+        with Progress(
+            *columns,
+            TextColumn("{task.description}"),
+            console=console.out,
+            transient=True,
+            disable=not console.out.is_terminal,
         ) as progress:
             bar = progress.add_task("", total=len(planned))
             for each in planned:
