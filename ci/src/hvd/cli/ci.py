@@ -1,4 +1,4 @@
-"""``./hvd ci``: what pipelines call."""
+"""``./hvd ci``: the commands that pipelines call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this machine has of what the support matrix asks for."""
+"""The interpreters, compilers and programs of this machine that the matrix asks for."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Here:
 
 
 def look(matrix: Matrix, cuda: bool) -> Here:
-    """Find what the matrix asks for; with ``cuda``, take CUDA builds of frameworks as well."""
+    """Look for all that the matrix asks for; with ``cuda``, accept CUDA builds of frameworks."""
     pythons = {version: interpreter(version) for version in matrix.axes["python"]}
     compilers = {name: shutil.which(cxx(name)) for name in matrix.axes["compiler"]}
     no_cuda = "the index may have no build without CUDA, which is gigabytes; see --cuda"

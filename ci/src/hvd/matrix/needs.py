@@ -1,4 +1,4 @@
-"""What a cell needs: pip's requirements, its spec, and what the recipe and the machine refuse."""
+"""The needs of cells: pip's requirements, the spec, and what recipe and machine refuse."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Result:
 
     @property
     def tried(self) -> bool:
-        """Whether it took a build; the other results can be made again at no cost."""
+        """True if it took a build; the other results cost nothing to make again."""
         return self.result in ("passed", "failed")
 
     @property

@@ -1,4 +1,4 @@
-"""What a cell is built with: virtual environments, and the compiler that comes first on PATH."""
+"""The surroundings of a cell: virtual environments, and a compiler that comes first on PATH."""
 
 from __future__ import annotations
 
