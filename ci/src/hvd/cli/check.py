@@ -102,6 +102,6 @@ def _say_what_is_not_judged(machine: site.Site, name: str, quick: bool) -> None:
         if use.least_bandwidth(operations, nodes) is None
     ]
     if missing:
-        file = paths.shorten(site.directory() / machine.name / site.SITE)
+        file = paths.shorten(site.file(machine.name))
         console.aside(f"{file} has no bandwidth of {name} for {', '.join(missing)}:")
         console.aside("it is measured there, and not judged")

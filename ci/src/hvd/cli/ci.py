@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 import sys
@@ -12,11 +13,9 @@ import typer
 from hvd.build.pipeline import Options
 from hvd.ci.gitlab import generate as generating
 from hvd.ci.gitlab import jobs
-from hvd.cli.common import JobsOption, PackagesOption, PairOption, SpackOption, WrapperOption
+from hvd.cli.common import SOURCES, takes
 from hvd.core import console, paths
-from hvd.host import machine
 from hvd.model import environment, pins
-from hvd.solve.spack import Sources
 
 app = typer.Typer(
     help="Commands for pipelines; see docs/pipelines.md.",
@@ -51,46 +50,31 @@ def print_matrix() -> None:
 
 
 @app.command()
+@takes(*SOURCES)
 def generate(
+    options: Options,
     names: List[str] = NamesArgument,
     cache: str = CacheOption,
     output: pathlib.Path = OutputOption,
-    spack: str = SpackOption,
-    packages: str = PackagesOption,
-    compiler_wrapper: str = WrapperOption,
-    pair: str = PairOption,
 ) -> None:
     """Write the GitLab pipeline that builds what a binary cache lacks, and tests it."""
-    options = _options(spack, packages, compiler_wrapper, pair)
-    count = generating.generate(names, options, cache, output)
+    count = generating.generate(names, _by_spack(options), cache, output)
     console.note(f"{paths.shorten(output)}: {count} to build, {len(names)} to test")
 
 
 @app.command()
-def rebuild(
-    name: str = NameArgument,
-    spack: str = SpackOption,
-    packages: str = PackagesOption,
-    compiler_wrapper: str = WrapperOption,
-    pair: str = PairOption,
-    cores: int = JobsOption,
-) -> None:
+@takes(*SOURCES, "jobs")
+def rebuild(options: Options, name: str = NameArgument) -> None:
     """Build the package of a generated job, and push it to the binary cache."""
-    jobs.rebuild(name, _options(spack, packages, compiler_wrapper, pair, cores))
+    jobs.rebuild(name, _by_spack(options))
 
 
 @app.command()
-def smoke(
-    name: str = NameArgument,
-    spack: str = SpackOption,
-    packages: str = PackagesOption,
-    compiler_wrapper: str = WrapperOption,
-    pair: str = PairOption,
-) -> None:
+@takes(*SOURCES)
+def smoke(options: Options, name: str = NameArgument) -> None:
     """Install an environment from the binary cache, and test it on two ranks."""
-    jobs.smoke(name, _options(spack, packages, compiler_wrapper, pair))
+    jobs.smoke(name, _by_spack(options))
 
 
-def _options(spack: str, packages: str, wrapper: str, pair: str, cores: int = 0) -> Options:
-    sources = Sources(spack, packages, wrapper, pair)
-    return Options(engine="spack", sources=sources, jobs=cores or machine.cores())
+def _by_spack(options: Options) -> Options:
+    return dataclasses.replace(options, engine="spack")

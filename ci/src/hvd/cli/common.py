@@ -148,8 +148,3 @@ def chosen(name: str, spec: str) -> environment.Environment:
     derived = environment.derive(base, spec)
     console.note(f"{derived.name}: {'; '.join(derived.specs)}")
     return derived
-
-
-PythonOption, SpackOption, PackagesOption, WrapperOption, PairOption, VerboseOption = (
-    _OPTIONS[name][1] for name in ("python", *SOURCES, "verbose")
-)

@@ -111,7 +111,7 @@ def _list(
 def _announce(
     todo: Sequence[Planned], left_out: int, found: Here, earlier: Sequence[Result]
 ) -> None:
-    """Say what will be done, and how long it will take."""
+    """Print the number of cells to try and an estimate of the time."""
     counts = collections.Counter(each.action for each in todo)
     parts = [f"{counts['try']} to try"]
     parts += [f"{counts[name]} {name}" for name in ("refused", "skipped") if counts[name]]

