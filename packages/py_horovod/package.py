@@ -611,9 +611,11 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
         for name, (variable, _, _) in PLUGINS.items():
             env.set(f"HOROVOD_{'WITH' if name in self.plugins else 'WITHOUT'}_{variable}", "1")
         if "mxnet" in self.plugins:
-            # https://github.com/apache/mxnet/blob/1.9.1/python/mxnet/libinfo.py
-            env.set("MXNET_INCLUDE_PATH", self.spec["mxnet"].prefix.include)
-            env.set("MXNET_LIBRARY_PATH", self.spec["mxnet"].libs[0])
+            include = self.spec["mxnet"].prefix.include
+            # https://github.com/apache/mxnet/blob/1.9.1/python/mxnet/libinfo.py finds a wheel's
+            if os.path.isdir(join_path(include, "mxnet")):
+                env.set("MXNET_INCLUDE_PATH", include)
+                env.set("MXNET_LIBRARY_PATH", self.spec["mxnet"].libs[0])
 
     def _set_up_controllers(self, env: EnvironmentModifications) -> None:
         # WITH makes a build fail that would go on without, in silence

@@ -180,11 +180,14 @@ def test_keras_brings_the_tensorflow_plugin():
     assert built["HOROVOD_WITHOUT_PYTORCH"] == "1"
 
 
-def test_mxnet_says_where_it_is():
-    """https://github.com/apache/mxnet/blob/1.9.1/python/mxnet/libinfo.py"""
+def test_mxnet_s_headers_are_those_of_its_prefix(tmp_path, monkeypatch):
+    """A wheel has them elsewhere, where MXNet itself finds them."""
+    monkeypatch.setitem(PREFIXES, "mxnet", str(tmp_path))
+    assert "MXNET_INCLUDE_PATH" not in environment("frameworks:=mxnet")
+    (tmp_path / "include" / "mxnet").mkdir(parents=True)
     built = environment("frameworks:=mxnet")
-    assert built["MXNET_INCLUDE_PATH"] == "/mxnet/include"
-    assert built["MXNET_LIBRARY_PATH"] == "/mxnet/libmxnet.so"
+    assert built["MXNET_INCLUDE_PATH"] == str(tmp_path / "include")
+    assert built["MXNET_LIBRARY_PATH"] == str(tmp_path / "libmxnet.so")
     assert "MXNET_INCLUDE_PATH" not in environment()
 
 

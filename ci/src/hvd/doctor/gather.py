@@ -124,7 +124,7 @@ def _compiler(variables: Mapping[str, str]) -> Optional[Tuple[str, bool]]:
 def _check_build(built: Built, python: str, variables: Mapping[str, str]) -> Tuple[str, ...]:
     process.adopt_orphans()
     target = Target(pathlib.Path(python), variables)
-    out = paths.LOGS / built.name / "doctor"
+    out = paths.state() / "logs" / built.name / "doctor"
     return tuple(check_build_items(target, built.expectation, out, _TIMEOUT).failures)
 
 
@@ -133,9 +133,10 @@ def _framework(built: Built, python: str, variables: Mapping[str, str]) -> Dict[
     if built.gpu != "cuda":
         return {}
     try:
-        frameworks = list(externals.ask(python, variables)["frameworks"].values())
+        asked = externals.ask(python, variables)["frameworks"].values()
     except (HvdError, subprocess.SubprocessError):
         return {}
+    frameworks = [each for each in asked if "architectures" in each]
     if not frameworks:
         return {}
     cuda = frameworks[0]["cuda"]
@@ -159,12 +160,12 @@ def _spack(built: Built) -> Optional[Spack]:
         return None
     root = pathlib.Path(built.variables.get("SPACK_ROOT", ""))
     try:
-        pair = (paths.STATE / f"{built.environment}.pair").read_text().strip()
+        pair = (paths.state() / f"{built.environment}.pair").read_text().strip()
     except OSError:
         pair = ""
     commits = {"spack": clone.commit(root)}
     try:
-        text = (paths.STATE / pair / "config" / "repos.yaml").read_text()
+        text = (paths.state() / pair / "config" / "repos.yaml").read_text()
         builtin = pathlib.Path(yaml.safe_load(text)["repos"]["builtin"])
         # .../repos/spack_repo/builtin
         commits["packages"] = clone.commit(builtin.parents[2])

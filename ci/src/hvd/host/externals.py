@@ -104,7 +104,7 @@ def _prefix(item: Mapping[str, str], python: Mapping[str, str]) -> str:
     if not item["prefix"] or directory.parts[-2:] == usual.parts[-2:]:
         return item["prefix"]
     below = usual.relative_to(python["prefix"])
-    prefix = paths.STATE / "prefixes" / stamp.of(str(directory), str(below))[:8]
+    prefix = paths.state() / "prefixes" / stamp.of(str(directory), str(below))[:8]
     link = prefix / below
     link.parent.mkdir(parents=True, exist_ok=True)
     if not link.is_symlink():
@@ -238,16 +238,16 @@ def _dependency(package: str, version: str, deptypes: List[str]) -> Dict[str, An
 
 
 def _variants(package: str, frameworks: Mapping[str, Any]) -> str:
-    if package == "mxnet":
-        # an interpreter that has it can import it
-        return "+python"
-    known = frameworks.get(package[len("py-") :])
+    known = frameworks.get(package.replace("py-", "", 1))
     if known is None:
         return ""
 
     def switch(name: str, on: object) -> str:
         return f"+{name}" if on else f"~{name}"
 
+    if package == "mxnet":
+        # an interpreter that has it can import it
+        return "+python" + "".join(switch(name, on) for name, on in known.items())
     gpu = switch("rocm", known["rocm"]) + switch("cuda", known["cuda"])
     architectures = [each for each in known["architectures"] if each.isdigit()]
     if known["cuda"] and architectures:

@@ -82,6 +82,14 @@ def tensorflow():
     }
 
 
+def mxnet():
+    """What of CUDA MXNet was built with."""
+    import mxnet
+
+    features = mxnet.runtime.Features()
+    return {name: features.is_enabled(name.upper()) for name in ("cuda", "cudnn", "nccl")}
+
+
 def main():
     report = {
         "python": {
@@ -97,7 +105,7 @@ def main():
         "frameworks": {},
         "broken": {},
     }
-    for name, ask in (("torch", torch), ("tensorflow", tensorflow)):
+    for name, ask in (("torch", torch), ("tensorflow", tensorflow), ("mxnet", mxnet)):
         # by module: tensorflow comes as tensorflow-cpu and under other names as well
         spec = importlib.util.find_spec(name)
         if spec is None or not spec.origin:
