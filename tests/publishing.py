@@ -7,7 +7,6 @@ import sys
 from typing import Optional
 
 from hvd.build.engine_pip import PipEngine
-from hvd.core import paths
 from hvd.model import built, environment
 from hvd.model.built import Built, Change
 from tests import builds
@@ -59,22 +58,12 @@ def _content(path: pathlib.Path) -> Optional[object]:
     return path.read_bytes() if path.is_file() else None
 
 
-#: Runs ``./hvd`` in another process with what is built below a directory: the first argument.
-DRIVER = """
-import pathlib, sys
-from hvd.core import paths
-paths.STATE = pathlib.Path(sys.argv[1])
-from hvd.cli import main as cli
-cli.main(sys.argv[2:])
-"""
-
-
 def command(*arguments: object) -> list:
-    """``./hvd`` in another process; see :data:`DRIVER`."""
-    return [sys.executable, "-c", DRIVER, str(paths.STATE), *map(str, arguments)]
+    """``./hvd`` in another process."""
+    return [sys.executable, "-m", "hvd", *map(str, arguments)]
 
 
 def state(directory: pathlib.Path, monkeypatch) -> pathlib.Path:
     """Keep what is built below ``directory``."""
-    monkeypatch.setattr(paths, "STATE", directory)
+    monkeypatch.setenv("HVD_STATE", str(directory))
     return directory

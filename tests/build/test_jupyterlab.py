@@ -44,7 +44,7 @@ def jupyter(request):
 
 @pytest.fixture
 def script(jupyter, tmp_path, monkeypatch):
-    monkeypatch.setattr(paths, "STATE", tmp_path)
+    monkeypatch.setenv("HVD_STATE", str(tmp_path))
     subject = builds.record(environment="perlmutter-hvd", engine="spack")
     return lab.write(subject, jupyter, tmp_path / "share" / "jupyter", "me@login.example")
 

@@ -50,9 +50,9 @@ def pytest_generate_tests(metafunc):
 @pytest.fixture(scope="session")
 def scratch_state(tmp_path_factory):
     """Spack's state of these tests, apart from the checkout's own."""
-    before, paths.STATE = paths.STATE, tmp_path_factory.mktemp("state")
-    yield paths.STATE
-    paths.STATE = before
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HVD_STATE", str(tmp_path_factory.mktemp("state")))
+        yield paths.state()
 
 
 @pytest.fixture(scope="session")

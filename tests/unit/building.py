@@ -148,7 +148,7 @@ BUILT = {
 
 def fake_spack(home: pathlib.Path) -> FakeSpack:
     """A stand-in that can solve and build `pytorch_environment`."""
-    paths.STATE.mkdir(exist_ok=True)
+    paths.state().mkdir(exist_ok=True)
     fake = FakeSpack(home)
     fake.let(lock=LOCK, built=BUILT)
     return fake

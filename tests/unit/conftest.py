@@ -18,6 +18,13 @@ from hvd.model import recipe, specs
 BUILD_SYSTEM = ("setup.py", "CMakeLists.txt", "build_utils.py")
 
 
+@pytest.fixture(autouse=True)
+def state(monkeypatch, tmp_path) -> pathlib.Path:
+    """A directory for what ``./hvd`` writes of a checkout, so that no test uses the real one."""
+    monkeypatch.setenv("HVD_STATE", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
 @pytest.fixture(scope="session")
 def horovod_build_systems(request) -> Dict[str, str]:
     """Release to the text of everything that decides how it is built: sdist, and patches."""
@@ -55,7 +62,6 @@ def launched(monkeypatch, capsys, tmp_path):
     Nothing is built.
     """
     from hvd.cli import main as cli
-    from hvd.core import paths
     from tests.unit.launching import Done
 
     def run(arguments, **environ) -> Done:
@@ -64,7 +70,6 @@ def launched(monkeypatch, capsys, tmp_path):
                 patch.delenv(name, raising=False)
             for name, value in environ.items():
                 patch.setenv(name, value)
-            patch.setattr(paths, "STATE", tmp_path / "state")
             capsys.readouterr()
             with pytest.raises(SystemExit) as ended:
                 cli.main(["launch", *arguments])
@@ -108,12 +113,10 @@ def target(tmp_path):
 @pytest.fixture
 def workplace(monkeypatch, tmp_path):
     """State, logs and cache of its own; this machine has GCC and Open MPI."""
-    from hvd.core import paths, process
+    from hvd.core import process
     from hvd.host import externals, machine
     from hvd.host.mpi import Mpi
 
-    monkeypatch.setattr(paths, "STATE", tmp_path / "state")
-    monkeypatch.setattr(paths, "LOGS", tmp_path / "state" / "logs")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(process, "adopt_orphans", lambda: None)
     monkeypatch.setattr(machine, "compiler_name", lambda: "gcc")

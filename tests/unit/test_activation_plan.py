@@ -2,7 +2,6 @@
 
 import pytest
 
-from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.deliver.activation import parts, plan
 from hvd.deliver.publish import describe
@@ -77,7 +76,7 @@ def test_a_site_adds_its_modules_and_fabric(of, nodes):
 
 
 def test_an_environment_derived_from_a_sites_has_what_the_sites_has(of, tmp_path, monkeypatch):
-    monkeypatch.setattr(paths, "STATE", tmp_path)
+    monkeypatch.setenv("HVD_STATE", str(tmp_path))
     derived = environment.derive(environment.load("frontier-hvd"), "py-horovod ~nccl+rocm")
     assert plan.make(of(derived.name)).modules == plan.make(of("frontier-hvd")).modules
 

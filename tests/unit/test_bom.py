@@ -27,7 +27,7 @@ TORCH = {
 
 @pytest.fixture(autouse=True)
 def state(monkeypatch, tmp_path):
-    monkeypatch.setattr(paths, "STATE", tmp_path)
+    monkeypatch.setenv("HVD_STATE", str(tmp_path))
 
 
 def validate(document):

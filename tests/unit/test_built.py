@@ -5,7 +5,6 @@ import json
 
 import pytest
 
-from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.model import built, environment
 from hvd.model.check_build import Expectation
@@ -14,7 +13,7 @@ from tests import builds
 
 @pytest.fixture
 def state(tmp_path, monkeypatch):
-    monkeypatch.setattr(paths, "STATE", tmp_path)
+    monkeypatch.setenv("HVD_STATE", str(tmp_path))
     return tmp_path
 
 

@@ -134,7 +134,7 @@ def test_the_state_is_in_the_checkout_or_where_hvd_state_says(tmp_path, named, i
         [
             sys.executable,
             "-c",
-            "from hvd.core import paths; print(paths.shorten(paths.LOGS.parent))",
+            "from hvd.core import paths; print(paths.shorten(paths.state()))",
         ],
         env={**os.environ, "PYTHONPATH": str(paths.SOURCE), "HVD_STATE": named},
         cwd=tmp_path,

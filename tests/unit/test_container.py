@@ -36,7 +36,7 @@ def made(request, derived):
 @pytest.fixture
 def derived(tmp_path, monkeypatch):
     """A function that gives an environment, with another spec in a directory of the test's."""
-    monkeypatch.setattr(paths, "STATE", tmp_path)
+    monkeypatch.setenv("HVD_STATE", str(tmp_path))
 
     def load(name, spec):
         base = environment.load(name)

@@ -256,7 +256,7 @@ def test_what_is_no_solution_is_refused(diff, tmp_path, content):
 
 @pytest.mark.parametrize("name", ["no-such-hvd", "derived"])
 def test_what_was_not_solved_is_refused(monkeypatch, tmp_path, name):
-    monkeypatch.setattr(paths, "STATE", tmp_path)
+    monkeypatch.setenv("HVD_STATE", str(tmp_path))
     if name == "derived":
         base = environment.load("local-hvd")
         name = environment.derive(base, "py-horovod@0.28.1 ~mpi+gloo").name

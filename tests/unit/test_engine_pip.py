@@ -176,7 +176,7 @@ def test_a_build_is_done_once_and_again_when_its_inputs_change(run, commands) ->
     assert [words[0] for words in commands.started[:-1]] == ["git"] * len(commands.started[:-1])
     assert "pip" in commands.started[-1]
     done = PipEngine.digest(environment.load("local-hvd"))
-    assert done != digest and not (paths.STATE / "pip/local-hvd/source/horovod").exists()
+    assert done != digest and not (paths.state() / "pip/local-hvd/source/horovod").exists()
     assert build(run, found) == [("pip install horovod", "cached")]
     assert build(run, found, fresh=True) == BUILT
     found["distributions"]["torch"]["version"] = "2.14.0"
@@ -190,7 +190,7 @@ def test_a_build_that_failed_is_done_from_the_start(run, commands) -> None:
     with pytest.raises(StageFailed) as caught:
         build(run, found)
     assert caught.value.status == 12
-    assert PipEngine.digest(environment.load("local-hvd")) == stamp.of(paths.STATE / "none")
+    assert PipEngine.digest(environment.load("local-hvd")) == stamp.of(paths.state() / "none")
     commands.fails = False
     assert build(run, found) == BUILT
 

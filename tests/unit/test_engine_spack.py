@@ -66,13 +66,13 @@ def test_setup_configures_spack_and_finds_what_the_machine_has(fake, subject, mo
     assert fake.commands() == ["find", "find"]
     config = yaml.safe_load((fake.spack.scope / "config.yaml").read_text())["config"]
     assert config["build_jobs"] == 3 and config["install_tree"]["root"].startswith(
-        str(paths.STATE)
+        str(paths.state())
     )
     tools = yaml.safe_load((fake.spack.state / "tools" / "packages.yaml").read_text())["packages"]
     assert {name for name, entry in tools.items() if not entry["buildable"]} == {
         *("c", "cxx", "fortran", "gcc")
     }
-    script = (paths.STATE / "setup-env.sh").read_text()
+    script = (paths.state() / "setup-env.sh").read_text()
     shown = subprocess.check_output(["bash", "-c", f"{script}\nenv"], text=True)
     assert f"SPACK_USER_CONFIG_PATH={fake.spack.scope}\n" in shown
     fake.let(compiler=False)

@@ -16,7 +16,7 @@ SPEC = "py-horovod@0.28.1 +mpi~gloo frameworks:=tensorflow"
 
 @pytest.fixture(autouse=True)
 def scratch(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
-    monkeypatch.setattr(paths, "STATE", tmp_path / "state")
+    monkeypatch.setenv("HVD_STATE", str(tmp_path / "state"))
 
 
 def content(derived: environment.Environment) -> dict:
@@ -29,7 +29,7 @@ def test_a_derived_environment_has_the_spec_and_the_includes_of_its_base() -> No
     assert derived.specs == [SPEC]
     assert derived.includes == base.includes
     assert not derived.site
-    assert derived.directory == paths.STATE / "environments" / derived.name
+    assert derived.directory == paths.state() / "environments" / derived.name
     assert (derived.directory / ".checkout").resolve() == paths.ROOT
     common = paths.ENVIRONMENTS / "common"
     assert common in [path.resolve() for path in derived.inputs()]

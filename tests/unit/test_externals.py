@@ -62,13 +62,17 @@ def test_every_external_says_what_it_belongs_to():
 
 
 def test_an_mxnet_that_python_can_import_is_one_that_horovod_takes():
-    """The recipe asks for mxnet+python, by which the pip engine would refuse it otherwise."""
-    section = externals.packages(found(distributions=distributions(mxnet="1.9.1")))
+    """The recipe asks for mxnet+python~cuda, and Spack's package has CUDA by default."""
+    features = {"cuda": False, "cudnn": False, "nccl": False}
+    section = externals.packages(
+        found(distributions=distributions(mxnet="1.9.1"), frameworks={"mxnet": features})
+    )
+    assert section["mxnet"]["externals"][0]["spec"] == "mxnet@1.9.1+python~cuda~cudnn~nccl"
     spec = specs.parse(section["mxnet"]["externals"][0]["spec"])
     wanted = [
         specs.parse(each.arguments[0])
         for each in recipe.load("py-horovod").named("depends_on")
-        if each.arguments[0].startswith("mxnet@")
+        if each.arguments[0].startswith(("mxnet@", "mxnet~cuda"))
     ]
     assert wanted and all(spec.satisfies(each) for each in wanted)
 
@@ -116,7 +120,7 @@ def test_a_framework_that_cannot_be_imported_is_an_error(tmp_path):
 
 
 def test_a_distribution_of_debian_has_a_prefix_where_spack_finds_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(externals.paths, "STATE", tmp_path / "state")
+    monkeypatch.setenv("HVD_STATE", str(tmp_path / "state"))
     packages = tmp_path / "usr" / "lib" / "python3" / "dist-packages"
     for name in ("planted", "planted_beside"):
         install(packages, name)

@@ -11,7 +11,6 @@ import yaml
 
 from hvd.build.pipeline import Options
 from hvd.ci.gitlab import generate, jobs, keys, merge, settings
-from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.model import environment
 
@@ -111,7 +110,7 @@ def test_runners_are_chosen_by_what_was_solved(solved, site, target, variants, t
 
 @pytest.fixture
 def state(tmp_path, monkeypatch):
-    monkeypatch.setattr(paths, "STATE", tmp_path)
+    monkeypatch.setenv("HVD_STATE", str(tmp_path))
     return tmp_path
 
 

@@ -15,7 +15,7 @@ from tests import builds
 
 @pytest.fixture(autouse=True)
 def state(tmp_path, monkeypatch):
-    monkeypatch.setattr(paths, "STATE", tmp_path / "state")
+    monkeypatch.setenv("HVD_STATE", str(tmp_path / "state"))
 
 
 def made(name):
@@ -76,7 +76,7 @@ def test_a_python_without_ipykernel(tmp_path):
 
 def job(name, **options):
     subject = made(name)
-    script = lab.write(subject, "/opt/my lab/bin/jupyter", paths.STATE / "data", "me@login")
+    script = lab.write(subject, "/opt/my lab/bin/jupyter", paths.state() / "data", "me@login")
     asked = {"account": "", "time": "", "queue": "", **options}
     return script, lab.job(subject, script, **asked)
 

@@ -169,7 +169,7 @@ def test_every_script_is_shell_and_has_options_that_exist(name, method) -> None:
 
 def test_a_script_runs(tmp_path, monkeypatch) -> None:
     """Modules, activation and launch, in that order, with the fabric's variables."""
-    monkeypatch.setattr(paths, "STATE", tmp_path)
+    monkeypatch.setenv("HVD_STATE", str(tmp_path))
     (tmp_path / "setup-env.sh").write_text("export PREPARED=yes\n")
     for name in ("module", "spack"):
         stand_in(tmp_path, name)
@@ -192,7 +192,7 @@ def test_a_script_runs(tmp_path, monkeypatch) -> None:
 
 def test_a_script_sources_what_was_written_for_it(tmp_path, monkeypatch) -> None:
     """That needs no Spack, and loads the site's modules; variables for these nodes come last."""
-    monkeypatch.setattr(paths, "STATE", tmp_path)
+    monkeypatch.setenv("HVD_STATE", str(tmp_path))
     file = built.activation("frontier-hvd", "pip") / "activate.sh"
     file.parent.mkdir(parents=True)
     file.write_text("export PREPARED=yes NCCL_NET=OFI\n")
@@ -213,7 +213,7 @@ def test_a_script_sources_what_was_written_for_it(tmp_path, monkeypatch) -> None
 
 
 def test_what_pip_built_is_activated_first(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(paths, "STATE", tmp_path)
+    monkeypatch.setenv("HVD_STATE", str(tmp_path))
     built.save(builds.record(environment="alpha-hvd"))
     request = launch("alpha-hvd", program=("x",))
     with pytest.raises(HvdError) as raised:

@@ -47,7 +47,7 @@ def tried(tmp_path, monkeypatch):
     Its arguments say what these leave behind and how they end; it returns the result, which has
     the command and environment of ``./hvd run`` as well.
     """
-    monkeypatch.setattr(toolchain, "STATE", tmp_path)
+    monkeypatch.setenv("HVD_STATE", str(tmp_path))
 
     def tried(
         cell=CELL, stages=GOOD, checks=CHECKS, status=0, text="", pip="", spack="", mpi=OPENMPI,
@@ -214,11 +214,11 @@ def test_distributions_have_normalized_names(tmp_path):
 
 
 def test_a_cell_s_compiler_and_cache_come_first_on_path(tmp_path, monkeypatch):
-    monkeypatch.setattr(toolchain, "STATE", tmp_path)
+    monkeypatch.setenv("HVD_STATE", str(tmp_path))
     monkeypatch.setenv("CXX", "clang++")
     here = dataclasses.replace(made.HERE, ccache="/usr/bin/ccache")
     found = toolchain.environment(here, GCC, [tmp_path / "mpi"], None, tmp_path / "state")
-    links = tmp_path / "compilers"
+    links = tmp_path / "matrix" / "compilers"
     first = [tmp_path / "mpi", links / "ccache", links / "gcc-12"]
     assert found["PATH"].split(os.pathsep)[:3] == list(map(str, first))
     assert os.readlink(links / "gcc-12" / "c++") == "/usr/bin/g++-12"

@@ -24,7 +24,7 @@ CELL = made.cell()
 
 @pytest.fixture
 def state(tmp_path, monkeypatch):
-    monkeypatch.setattr(runner.toolchain, "STATE", tmp_path)
+    monkeypatch.setenv("HVD_STATE", str(tmp_path))
     return tmp_path
 
 
@@ -74,7 +74,7 @@ def test_an_internal_error_is_raised_after_the_other_cells(state, kept, monkeypa
 
 
 def test_what_a_killed_matrix_left_running_is_ended(state):
-    cell = state / "cells" / "one"
+    cell = state / "matrix" / "cells" / "one"
     cell.mkdir(parents=True)
     environment = {**os.environ, lock.MARK: f"1:{cell / 'lock'}"}
     command = [sys.executable, "-c", "input()"]

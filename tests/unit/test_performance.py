@@ -10,7 +10,7 @@ import yaml
 
 from hvd.bench import allreduce, page, picture, result, solves
 from hvd.bench.result import Part, Row
-from hvd.core import paths, process
+from hvd.core import process
 from hvd.core.errors import HvdError
 from hvd.model import pins
 from hvd.report import canvas
@@ -192,7 +192,7 @@ def test_an_allreduce_takes_as_long_as_its_slowest_rank(tmp_path):
 
 @pytest.fixture
 def spack(tmp_path, monkeypatch):
-    monkeypatch.setattr(paths, "STATE", tmp_path / "state")
+    monkeypatch.setenv("HVD_STATE", str(tmp_path / "state"))
     return Spack(tmp_path / "spack", tmp_path / "packages", pins.versions().pairs[0], {})
 
 

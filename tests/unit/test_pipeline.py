@@ -96,7 +96,7 @@ def run(last="report", **options):
 
 
 def report(engine="pip"):
-    return RunReport.load(paths.STATE / "reports" / f"{NAME}-{engine}" / "report.json")
+    return RunReport.load(paths.state() / "reports" / f"{NAME}-{engine}" / "report.json")
 
 
 def test_a_run_goes_through_all_stages():
@@ -126,7 +126,7 @@ def test_a_run_ends_with_the_stage_that_is_asked_for(last):
     assert (outcome.built is None) == (last in ("setup", "concretize"))
     assert built.file(NAME, "pip").exists() == (outcome.built is not None)
     # a report is that of a run with a smoke test
-    assert (paths.STATE / "reports").exists() == (last == "smoke")
+    assert (paths.state() / "reports").exists() == (last == "smoke")
 
 
 @pytest.mark.parametrize(
@@ -190,11 +190,11 @@ def test_a_spec_that_the_recipe_refuses_is_refused_at_once(monkeypatch):
     with pytest.raises(StageFailed) as caught:
         pipeline.run(subject, Options(engine="pip"))
     assert caught.value.status == 11 and Engine.done == []
-    assert not (paths.STATE / "reports").exists()
+    assert not (paths.state() / "reports").exists()
 
 
 def test_only_one_run_at_a_time():
-    with lock.exclusive(paths.STATE / "lock"), pytest.raises(HvdError, match="another"):
+    with lock.exclusive(paths.state() / "lock"), pytest.raises(HvdError, match="another"):
         run()
     assert Engine.done == []
 

@@ -230,7 +230,7 @@ def test_a_build_that_is_not_whole_is_refused(publish, tmp_path) -> None:
     arguments = ["--root", tmp_path / "m", "--tool", "both"]
     assert "./hvd build" in publish(*arguments)[1]
     publishing.pretend()
-    (paths.STATE / "pip/local-hvd/stamp").unlink()
+    (paths.state() / "pip/local-hvd/stamp").unlink()
     assert "has changed since pip built it" in publish(*arguments)[1]
     publishing.pretend(changes=(Change("prepend", "PATH", "/nowhere/bin"),))
     status, said = publish(*arguments)

@@ -99,7 +99,7 @@ def test_bandwidth_is_of_the_operations_and_nodes():
 @pytest.mark.parametrize("name", site.names())
 def test_dry_run(name, tmp_path, monkeypatch, capfd):
     """Without a build, and on any machine."""
-    monkeypatch.setattr(systems, "PREFIX", tmp_path)
+    monkeypatch.setenv("HVD_STATE", str(tmp_path))
     machine = site.load(name)
     chosen = next(iter(machine.environments))
     with pytest.raises(SystemExit) as ended:

@@ -36,7 +36,7 @@ _left_by_spack = shutil.ignore_patterns("spack.lock", ".spack-env", "externals.y
 
 def report(fake):
     name = f"{solve_all.NAME}-{fake.spack.pair.name}"
-    return RunReport.load(paths.STATE / "reports" / name / "report.json")
+    return RunReport.load(paths.state() / "reports" / name / "report.json")
 
 
 def test_all_are_solved_and_reported(fake):

@@ -46,7 +46,7 @@ def run(environment: Environment, options: Options, repeat: int = 1) -> Part:
     pip_engine = PipEngine(environment, **common)
     current = Run(environment.name, "bench", options.verbose)
     part = Part("builds", [Row(name, [], environment.name, note=NOTES[name]) for name in NOTES])
-    with lock.exclusive(paths.STATE / "lock"):
+    with lock.exclusive(paths.state() / "lock"):
         with current.stage("setup"):
             with current.step("Spack and its packages") as task:
                 located = engine_spack.locate(options.sources, task)
@@ -111,7 +111,7 @@ def _report(run: Run, part: Part, environment: Environment) -> None:
         for row in part.rows
     ]
     with run.stage("report"), run.step("report") as task:
-        directory = paths.STATE / "reports" / f"{environment.name}-bench"
+        directory = paths.state() / "reports" / f"{environment.name}-bench"
         report = RunReport(
             environment=environment.name,
             engine="plain pip, hvd's pip engine and Spack",

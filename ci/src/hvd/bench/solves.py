@@ -44,7 +44,7 @@ def run(names: List[str], options: Options, repeat: int = 1) -> Part:
     current = Run(solve_all.NAME, "bench", options.verbose)
     part = Part("solves", [])
     solved: Dict[str, Row] = {}
-    with lock.exclusive(paths.STATE / "lock"):
+    with lock.exclusive(paths.state() / "lock"):
         with current.stage("setup"):
             with current.step("Spack and its packages") as task:
                 spack = engine_spack.locate(options.sources, task)

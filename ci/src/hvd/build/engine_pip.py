@@ -45,7 +45,7 @@ class PipEngine:
 
     @property
     def directory(self) -> pathlib.Path:
-        return paths.STATE / "pip" / self.environment.name
+        return paths.state() / "pip" / self.environment.name
 
     @property
     def venv(self) -> pathlib.Path:
@@ -355,8 +355,8 @@ def _find_accelerators(
         taken["cuda"] = accelerators.cuda()
     python = found["python"]
     if "nccl" in chosen:
-        taken["nccl"] = accelerators.nccl(pathlib.Path(python["platlib"]), paths.STATE / "nccl")
+        taken["nccl"] = accelerators.nccl(pathlib.Path(python["platlib"]), paths.state() / "nccl")
     if "ccl" in chosen:
         prefix = pathlib.Path(python["prefix"])
-        taken["intel-oneapi-ccl"] = accelerators.ccl(prefix, paths.STATE / "ccl")
+        taken["intel-oneapi-ccl"] = accelerators.ccl(prefix, paths.state() / "ccl")
     return taken

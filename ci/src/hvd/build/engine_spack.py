@@ -246,7 +246,7 @@ def pair_of(environment: Environment) -> str:
 
 
 def _owner(environment: Environment) -> pathlib.Path:
-    return paths.STATE / f"{environment.name}.pair"
+    return paths.state() / f"{environment.name}.pair"
 
 
 def _listed(value: Any) -> List[str]:

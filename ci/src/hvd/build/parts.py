@@ -33,7 +33,7 @@ class Part:
 
 def file(environment: str, engine: str) -> pathlib.Path:
     """The file of the bill of materials of a build, beside the record of the build."""
-    return paths.STATE / "built" / f"{paths.key(environment, engine)}.cdx.json"
+    return paths.state() / "built" / f"{paths.key(environment, engine)}.cdx.json"
 
 
 def commits(tools: Mapping[str, str]) -> Dict[str, str]:

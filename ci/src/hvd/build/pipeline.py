@@ -63,7 +63,7 @@ def run(environment: Environment, options: Options, last: str = "report") -> Out
         StageFailed: one did not; its error was shown, and the report written.
     """
     process.adopt_orphans()
-    with lock.exclusive(paths.STATE / "lock"):
+    with lock.exclusive(paths.state() / "lock"):
         _refuse(environment)
         outcome = Outcome(Run(environment.name, options.engine, options.verbose))
         try:
@@ -191,6 +191,6 @@ def _report(outcome: Outcome, environment: Environment) -> None:
             stages=[stage for stage in run.stages if stage.name != "report"],
             checks=outcome.checks,
         )
-        directory = paths.STATE / "reports" / paths.key(run.environment, run.engine)
+        directory = paths.state() / "reports" / paths.key(run.environment, run.engine)
         written = write_report(report, directory)
         task.say(paths.shorten(next(path for path in written if path.suffix == ".md")))

@@ -40,7 +40,7 @@ def run(names: List[str], options: Options) -> List[SpackSolution]:
     """
     subjects = [environment.load(name) for name in names]
     current = Run(NAME, "spack", options.verbose)
-    with lock.exclusive(paths.STATE / "lock"):
+    with lock.exclusive(paths.state() / "lock"):
         with current.stage("setup"):
             with current.step("Spack and its packages") as task:
                 spack = engine_spack.locate(options.sources, task)
@@ -146,6 +146,6 @@ def _report(current: Run, spack: Spack) -> None:
             host=machine.describe(),
             stages=[stage for stage in current.stages if stage.name != "report"],
         )
-        directory = paths.STATE / "reports" / f"{NAME}-{pair.name}"
+        directory = paths.state() / "reports" / f"{NAME}-{pair.name}"
         write_report(report, directory)
         task.say(paths.shorten(directory / "report.md"))

@@ -48,7 +48,8 @@ def bundle(
     """
     commit = content.commit()
     environment = chosen(name, spec)
-    destination = (to or paths.STATE / "bundles" / f"{environment.name}-{commit[:7]}").expanduser()
+    default = paths.state() / "bundles" / f"{environment.name}-{commit[:7]}"
+    destination = (to or default).expanduser()
     signer = ""
     if with_cache:
         signer = transfer.fingerprint(Cache(""), key)
@@ -61,7 +62,7 @@ def bundle(
         interpreter = str(framework.place(environment.frameworks)) if pinned else ""
         process.adopt_orphans()
         run = Run(environment.name, "bundle", options.verbose)
-        with lock.exclusive(paths.STATE / "lock"), run.stage("bundle"):
+        with lock.exclusive(paths.state() / "lock"), run.stage("bundle"):
             _gather(run, engine, directory, interpreter, signer)
             with run.step("checksums") as task:
                 facts = {

@@ -197,7 +197,7 @@ def _located(options: Options, name: str, pair: str) -> Iterator[Tuple[Spack, Ru
     """Yield Spack of ``pair``, configured, and a run called ``name``, under the lock."""
     process.adopt_orphans()
     run = Run(name, "cache", options.verbose)
-    with lock.exclusive(paths.STATE / "lock"), run.stage("cache"):
+    with lock.exclusive(paths.state() / "lock"), run.stage("cache"):
         with run.step("Spack and its packages") as task:
             sources = dataclasses.replace(options.sources, pair=pair)
             spack = engine_spack.locate(sources, task)

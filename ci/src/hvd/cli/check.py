@@ -51,13 +51,13 @@ def check(
         _say_what_is_not_judged(machine, name, quick)
     system = f"{machine.name}:{kind.name}"
     words = [sys.executable, _reframe(), "-C", _HERE / "settings.py", "-c", _HERE / "checks.py"]
-    words += ["--system", system, "-p", f"^{name}$", "--prefix", systems.PREFIX]
+    words += ["--system", system, "-p", f"^{name}$", "--prefix", systems.prefix()]
     words += ["-S", f"engine={engine.value}"] + ["-S", "Allreduce.quick=true"] * quick
     option = schedulers.of(machine).account
     words += [f"--job-option={option} {account}"] if account and option else []
     words += ["--nocolor"] * (not sys.stdout.isatty())
-    with lock.exclusive(systems.PREFIX / "lock", "checks in this checkout"):
-        report = systems.PREFIX / systems.REPORT
+    with lock.exclusive(systems.prefix() / "lock", "checks in this checkout"):
+        report = systems.prefix() / systems.REPORT
         report.unlink(missing_ok=True)
         status = _run([*words, *action])
         if not status and action != context.args and not report.exists():
@@ -70,7 +70,8 @@ def check(
 def _run(words: Sequence[object]) -> int:
     """ReFrame's exit status."""
     sys.stdout.flush()
-    process = subprocess.Popen(list(map(str, words)), cwd=systems.PREFIX, env=callers(os.environ))
+    command = [str(word) for word in words]
+    process = subprocess.Popen(command, cwd=systems.prefix(), env=callers(os.environ))
     while True:
         try:
             return process.wait()

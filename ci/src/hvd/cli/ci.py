@@ -6,7 +6,7 @@ import dataclasses
 import json
 import pathlib
 import sys
-from typing import List
+from typing import List, Optional
 
 import typer
 
@@ -32,7 +32,7 @@ CacheOption = typer.Option(
     help="Binary cache to look in and push to; where not given, one below .hvd/ci.",
 )  # fmt: skip
 OutputOption = typer.Option(
-    paths.STATE / "ci" / "pipeline.yml", "--output", "-o", metavar="FILE", show_default=False,
+    None, "--output", "-o", metavar="FILE", show_default=False,
     help="The child pipeline; where not given, .hvd/ci/pipeline.yml.",
 )  # fmt: skip
 
@@ -55,9 +55,10 @@ def generate(
     options: Options,
     names: List[str] = NamesArgument,
     cache: str = CacheOption,
-    output: pathlib.Path = OutputOption,
+    output: Optional[pathlib.Path] = OutputOption,
 ) -> None:
     """Write the GitLab pipeline that builds what a binary cache lacks, and tests it."""
+    output = output or paths.state() / "ci" / "pipeline.yml"
     count = generating.generate(names, _by_spack(options), cache, output)
     console.note(f"{paths.shorten(output)}: {count} to build, {len(names)} to test")
 

@@ -37,7 +37,7 @@ def run(
     """  # fmt: skip
     if not context.args:
         raise HvdError("no command is given", f"./hvd debian {suite} -- COMMAND")
-    log = paths.STATE / "logs" / f"debian-{suite}.log"
+    log = paths.state() / "logs" / f"debian-{suite}.log"
     with console.step(f"a root of Debian's {suite}"):
         place = debian.root(suite, log, options or [])
     raise typer.Exit(debian.run(place, context.args, binds or []))

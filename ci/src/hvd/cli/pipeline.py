@@ -20,7 +20,7 @@ def up_to(stage: str, summary: str) -> Callable[..., None]:
     def command(options: Options, name: str = EnvironmentArgument, spec: str = SpecOption) -> None:
         pipeline.run(chosen(name, spec), options, last=stage)
         if stage == "setup":
-            console.note(f"to use it: . {paths.shorten(paths.STATE / 'setup-env.sh')}")
+            console.note(f"to use it: . {paths.shorten(paths.state() / 'setup-env.sh')}")
 
     command.__doc__ = summary
     return takes(*ALL)(command)

@@ -1,4 +1,4 @@
-"""Where everything is.  All that ``./hvd`` writes is below two directories.
+"""The paths of everything.  ``./hvd`` writes below two directories.
 
 ``<checkout>/.hvd``, or what ``HVD_STATE`` names, belongs to this checkout: virtual environments,
 Spack's configuration and installations, logs, reports.  ``./hvd matrix`` gives each of its builds
@@ -16,12 +16,15 @@ from typing import List
 ROOT = pathlib.Path(__file__).resolve().parents[4]
 #: Where Python finds this package.
 SOURCE = ROOT / "ci" / "src"
-STATE = pathlib.Path(os.path.abspath(os.environ.get("HVD_STATE") or ROOT / ".hvd"))
 ENVIRONMENTS = ROOT / "environments"
 REPOSITORY = ROOT / "spack_repo" / "hvd"
 PACKAGES = ROOT / "packages"
 VERSIONS = ROOT / "ci" / "versions.yaml"
-LOGS = STATE / "logs"
+
+
+def state() -> pathlib.Path:
+    """Return the directory of this checkout's own files."""
+    return pathlib.Path(os.path.abspath(os.environ.get("HVD_STATE") or ROOT / ".hvd"))
 
 
 def environments() -> List[pathlib.Path]:
@@ -34,29 +37,29 @@ def environments() -> List[pathlib.Path]:
 
 
 def cache() -> pathlib.Path:
-    """The user's cache directory for this project; see the XDG base directory specification."""
+    """Return the user's cache directory for this project, by the XDG specification."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     # the specification: a relative path is to be ignored
     home = pathlib.Path(base) if os.path.isabs(base) else pathlib.Path.home() / ".cache"
     return home / "hvd"
 
 
-#: What Spack calls the directory of the keyring.
+#: Spack's variable for the directory of the keyring.
 KEYRING_VARIABLE = "SPACK_GNUPGHOME"
 
 
 def keyring() -> pathlib.Path:
-    """The directory of the keys that packages are signed with, and checked against."""
-    return pathlib.Path(os.environ.get(KEYRING_VARIABLE) or STATE / "gnupg").absolute()
+    """Return the directory of the keys that packages are signed with, and checked against."""
+    return pathlib.Path(os.environ.get(KEYRING_VARIABLE) or state() / "gnupg").absolute()
 
 
 def key(environment: str, engine: str) -> str:
-    """The name of what is kept of an environment that ``engine`` builds: ``local-hvd-spack``."""
+    """Return the name of the files of an environment and engine: ``local-hvd-spack``."""
     return f"{environment}-{engine}"
 
 
 def shorten(path: os.PathLike) -> str:
-    """``path`` as a person would type it: relative to the checkout where it is inside."""
+    """Return ``path`` as a person would type it: relative to the checkout if it is inside."""
     path = pathlib.Path(path)
     try:
         return str(path.relative_to(ROOT))

@@ -81,7 +81,7 @@ class Run:
     @property
     def logs(self) -> pathlib.Path:
         """Where the logs of its steps go, beside the report of the same name."""
-        return paths.LOGS / paths.key(self.environment, self.engine)
+        return paths.state() / "logs" / paths.key(self.environment, self.engine)
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[Stage]:

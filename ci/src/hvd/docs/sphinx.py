@@ -25,9 +25,9 @@ def build() -> pathlib.Path:
             f"Sphinx's current releases need Python 3.11, and .venv has {sys.version.split()[0]}",
             "put a newer python3 first on PATH, and remove .venv",
         )
-    target = paths.STATE / "site"
+    target = paths.state() / "site"
     command = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-E", "-q"]
-    log = paths.LOGS / "docs.log"
+    log = paths.state() / "logs" / "docs.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     process.run([*command, paths.ROOT / "docs", target], log=log, timeout=_TIMEOUT)
     return target / "index.html"

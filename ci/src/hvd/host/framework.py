@@ -14,9 +14,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from hvd.core import process, stamp
+from hvd.core import paths, process, stamp
 from hvd.core.errors import HvdError
-from hvd.core.paths import STATE
 from hvd.host import mpi, programs
 from hvd.host.mpi import Mpi
 from hvd.model import pins
@@ -108,7 +107,7 @@ def create(
 def place(frameworks: Iterable[str]) -> pathlib.Path:
     """The interpreter of the virtual environment of ``frameworks``."""
     # one for each set: environments that were built with another one keep theirs
-    return STATE / "frameworks" / "-".join(sorted(frameworks)) / "bin" / "python"
+    return paths.state() / "frameworks" / "-".join(sorted(frameworks)) / "bin" / "python"
 
 
 def system_cmake() -> Optional[str]:

@@ -93,7 +93,7 @@ def _preparation(request: Request) -> List[str]:
             f"{name} was built by pip, and Spack cannot activate it",
             f"./hvd activate {name} first, which writes what the script then sources",
         )
-    setup = shlex.quote(str(paths.STATE / "setup-env.sh"))
+    setup = shlex.quote(str(paths.state() / "setup-env.sh"))
     return [*lines, f". {setup}", f"spack env activate {name}"]
 
 

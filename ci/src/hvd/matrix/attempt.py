@@ -51,12 +51,12 @@ def state(cell: Cell) -> pathlib.Path:
 
     Its path is short: Spack 1.1 refuses a long install tree (``SbangPathError``).
     """
-    return toolchain.STATE / "cells" / stamp.of(cell.id)[:12]
+    return toolchain.state() / "cells" / stamp.of(cell.id)[:12]
 
 
 def log(cell: Cell) -> pathlib.Path:
     """Return the file with all output of ``cell``."""
-    return toolchain.STATE / "logs" / f"{cell.id}.log"
+    return toolchain.state() / "logs" / f"{cell.id}.log"
 
 
 def run(needs: Needs, planned: Planned, options: Options) -> Result:

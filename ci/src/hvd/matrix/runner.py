@@ -49,9 +49,9 @@ def run(needs: Needs, planned: Sequence[Planned], options: Options) -> List[Resu
     process.adopt_orphans()
     results: List[Result] = []
     broken: List[pathlib.Path] = []
-    with lock.exclusive(toolchain.STATE / "lock", "runs the matrix in this checkout"):
+    with lock.exclusive(toolchain.state() / "lock", "runs the matrix in this checkout"):
         # compilers of a killed cell carry the lock of its ./hvd
-        for cell in sorted((toolchain.STATE / "cells").glob("*")):
+        for cell in sorted((toolchain.state() / "cells").glob("*")):
             lock.end_orphans(cell / "lock")
         columns = (BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn())
         with Progress(

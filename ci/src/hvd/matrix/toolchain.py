@@ -16,7 +16,13 @@ from hvd.matrix.definition import PIP, SYSTEM, Cell
 from hvd.matrix.here import Here
 
 #: Everything of the matrix but its results.
-STATE = paths.STATE / "matrix"
+
+
+def state() -> pathlib.Path:
+    """Return the directory of the matrix's own files."""
+    return paths.state() / "matrix"
+
+
 #: Variables of the caller's shell that would change a build.
 _FOREIGN = ("CC", "CXX", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "OPAL_PREFIX", "I_MPI_ROOT")
 #: Seconds for pip; a framework may be gigabytes.
@@ -46,7 +52,7 @@ def venv(
     """
     options = ["--system-site-packages"] if system else []
     digest = stamp.of(list(requirements), python, framework.version(python), pip, options)
-    directory = STATE / "venvs" / f"{name}-{digest[:8]}"
+    directory = state() / "venvs" / f"{name}-{digest[:8]}"
     if stamp.matches(directory / "stamp", digest):
         return directory
     stamp.clear(directory)
@@ -116,7 +122,7 @@ def _compilers(here: Here, compiler: str) -> List[pathlib.Path]:
 
 
 def _links(name: str, cxx: str, cc: str) -> pathlib.Path:
-    directory = STATE / "compilers" / name
+    directory = state() / "compilers" / name
     directory.mkdir(parents=True, exist_ok=True)
     for program, target in {"c++": cxx, "g++": cxx, "cc": cc, "gcc": cc}.items():
         link = directory / program

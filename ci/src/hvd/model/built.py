@@ -141,12 +141,12 @@ class Built:
 
 def file(environment: str, engine: str) -> pathlib.Path:
     """Return the file of the record."""
-    return paths.STATE / "built" / f"{paths.key(environment, engine)}.json"
+    return paths.state() / "built" / f"{paths.key(environment, engine)}.json"
 
 
 def activation(environment: str, engine: str) -> pathlib.Path:
     """Return the directory of the files that activate it."""
-    return paths.STATE / "activation" / paths.key(environment, engine)
+    return paths.state() / "activation" / paths.key(environment, engine)
 
 
 def inputs(environment: Environment, engine: str) -> Dict[str, str]:

@@ -143,7 +143,7 @@ def derive(base: Environment, spec: str) -> Environment:
 
 
 def _derived() -> pathlib.Path:
-    return paths.STATE / "environments"
+    return paths.state() / "environments"
 
 
 def _names_horovod(text: str) -> bool:

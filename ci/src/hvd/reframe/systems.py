@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import pathlib
 import re
 from typing import Any, Dict, List, Tuple
 
@@ -24,10 +25,8 @@ OPERATIONS = (*_WITH_MPI, "gloo")
 GLOO = "horovodrun"
 #: The variants of Horovod that are features.
 _VARIANTS = ("mpi", "gloo", "nccl", "ddl", "ccl", "cuda", "rocm")
-#: The directory in which `./hvd check` starts ReFrame, and which has all that it writes.
-PREFIX = paths.STATE / "reframe"
 REPORT = "report.json"
-#: Files are relative to `PREFIX`: ReFrame's default is the home directory.  Its default rate of
+#: Files are relative to `prefix`: ReFrame's default is the home directory.  Its default rate of
 #: polling, ten times a second, is too much for a scheduler.
 _GENERAL = {"report_file": REPORT, "report_junit": "junit.xml", "poll_rate_max": 1}
 _LOGGING = {
@@ -58,6 +57,11 @@ _LOGGING = {
         }
     ],
 }
+
+
+def prefix() -> pathlib.Path:
+    """Return the directory in which `./hvd check` starts ReFrame, and to which it writes."""
+    return paths.state() / "reframe"
 
 
 def configuration() -> Dict[str, Any]:

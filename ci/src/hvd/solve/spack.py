@@ -65,7 +65,7 @@ class Spack:
 
     @property
     def state(self) -> pathlib.Path:
-        return paths.STATE / self.pair.name
+        return paths.state() / self.pair.name
 
     @property
     def scope(self) -> pathlib.Path:
@@ -139,7 +139,7 @@ class Spack:
         for section, content in files.items():
             text = yaml.safe_dump({section: content}, sort_keys=False)
             write_atomically(self.scope / f"{section}.yaml", text.encode())
-        write_atomically(paths.STATE / "setup-env.sh", self._setup_script().encode())
+        write_atomically(paths.state() / "setup-env.sh", self._setup_script().encode())
 
     def find_tools(self, log: pathlib.Path, first: List[pathlib.Path]) -> None:
         """Let Spack find the compilers and build tools of this machine.

@@ -35,7 +35,7 @@ def generate(names: List[str], options: Options, cache: str, output: pathlib.Pat
     Raises:
         StageFailed: an environment has no solution, or Spack cannot generate jobs for it.
     """
-    place = pathlib.Path(cache or paths.STATE / "ci" / "cache")
+    place = pathlib.Path(cache or paths.state() / "ci" / "cache")
     url = cache if "://" in cache else place.absolute().as_uri()
     sign = bool(keys.take())
     pipelines: Dict[str, Any] = {}
@@ -65,7 +65,7 @@ def _generated(engine: SpackEngine, options: Options, url: str, sign: bool) -> D
     place = settings.directory(name)
     output = place / "spack.gitlab-ci.yml"
     run = Run(name, engine.name, options.verbose)
-    with lock.exclusive(paths.STATE / "lock"), run.stage("concretize"):
+    with lock.exclusive(paths.state() / "lock"), run.stage("concretize"):
         with run.step("spack ci generate") as task:
             stamp.clear(place)
             directory = settings.write(engine.environment, url, sign)

@@ -110,7 +110,7 @@ def _job(name: str, options: Options) -> Iterator[Tuple[Spack, Run]]:
     wanted = environment.load(name)
     run = Run(name, SpackEngine.name, options.verbose)
     process.adopt_orphans()
-    with lock.exclusive(paths.STATE / "lock"):
+    with lock.exclusive(paths.state() / "lock"):
         with run.stage("setup"):
             if not shutil.which("gpg"):
                 raise HvdError("gpg is not on PATH", "install it: the package gnupg")

@@ -21,7 +21,7 @@ MIRROR = "buildcache-destination"
 
 def directory(name: str) -> pathlib.Path:
     """Return the directory of what the jobs of an environment hand on to one another."""
-    return paths.STATE / "ci" / name
+    return paths.state() / "ci" / name
 
 
 def concrete(name: str) -> pathlib.Path:

@@ -110,7 +110,7 @@ def wheels(environment: Environment, python: str, directory: pathlib.Path, task:
         # with an MPI and CMake, which the other machine may not have
         wanted = framework.requirements(environment.frameworks, None)
         wanted = list(dict.fromkeys([*wanted, pins.versions().framework.cmake]))
-    store = paths.STATE / "bundles" / "wheels"
+    store = paths.state() / "bundles" / "wheels"
     digest = stamp.of(_REQUIREMENTS, wanted, sys.version, python)
     if not stamp.matches(store / "stamp", digest):
         stamp.clear(store)
