@@ -14,19 +14,21 @@ hvd = importlib.import_module(f"horovod.{framework}")
 hvd.init()
 rank, size = hvd.rank(), hvd.size()
 value = float(rank + 1)
+# older releases have no operation but the sum
+total = {"op": hvd.Sum} if hasattr(hvd, "Sum") else {"average": False}
 if framework == "torch":
     import torch
 
-    result = hvd.allreduce(torch.full((LENGTH,), value), op=hvd.Sum, name="sum").numpy()
+    result = hvd.allreduce(torch.full((LENGTH,), value), **total).numpy()
 elif framework == "tensorflow":
     import tensorflow
 
     tensor = tensorflow.fill([LENGTH], value)
-    result = hvd.allreduce(tensor, op=hvd.Sum, name="sum").numpy()
+    result = hvd.allreduce(tensor, **total).numpy()
 else:
     import mxnet
 
-    result = hvd.allreduce(mxnet.nd.full((LENGTH,), value), average=False, name="sum").asnumpy()
+    result = hvd.allreduce(mxnet.nd.full((LENGTH,), value), **total).asnumpy()
 
 expected = size * (size + 1) / 2
 if size < 2:
