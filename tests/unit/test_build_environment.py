@@ -113,6 +113,10 @@ def test_oneccl_is_the_build_for_cpus(tmp_path, monkeypatch, configuration, rele
 def test_what_a_site_sets_does_not_leak_in(monkeypatch):
     for name in ("CCL_ROOT", "HOROVOD_GPU_OPERATIONS", "HOROVOD_DEBUG", "MLSL_ROOT"):
         monkeypatch.setenv(name, "of the site")
+    monkeypatch.setattr(RECIPE.module, "make_jobs", 1, raising=False)
+    monkeypatch.setattr(
+        RECIPE.module, "microarchitecture_flags", lambda spec, language: "", raising=False
+    )
     variables = Unset()
     package = RECIPE.module.PyHorovod()
     package.spec = recipe._ConcreteSpec(

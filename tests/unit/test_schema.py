@@ -83,9 +83,9 @@ def test_a_key_that_is_not_required_may_be_missing() -> None:
         (f"{GPU}:gpus", -1, "'-1' is not large enough", "GPUs of a node"),
         (f"{GPU}:gpus", True, "'True' is not of type integer", "GPUs of a node"),
         ("partitions", [], "it is not of type object", "The kinds of node"),
-        (f"{GPU}:source", [], "it is not as it should be", "A key of 'sources'"),
-        ("name", "Summit X", "'Summit X' is not as it should be", "Lower-case"),
-        ("status:since", "soon", "'soon' is not as it should be", "YYYY-MM-DD"),
+        (f"{GPU}:source", [], "it is not valid", "A key of 'sources'"),
+        ("name", "Summit X", "'Summit X' is not valid", "Lower-case"),
+        ("status:since", "soon", "'soon' is not valid", "YYYY-MM-DD"),
     ],
 )
 def test_a_wrong_value(path, value, message, remedy) -> None:

@@ -98,7 +98,7 @@ def _hashes(sha256: str) -> List[Dict[str, str]]:
 
 
 def _purl(part: Part) -> PackageURL:
-    """What vulnerability databases know it by; a Python distribution by its own name."""
+    """Return the identifier that vulnerability databases use."""
     match = DISTRIBUTION.search(part.url)
     project = part.distribution or (match["project"] if match else "")
     if project:

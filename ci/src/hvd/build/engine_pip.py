@@ -35,7 +35,7 @@ _TOOLS = {"c++": "g++", "make": "make", "cmake": "cmake"}
 
 @dataclasses.dataclass(frozen=True)
 class PipEngine:
-    """What fixes version and variants of one environment's Horovod, for pip."""
+    """The engine that builds one environment's Horovod with pip."""
 
     environment: Environment
     python: str = ""  # interpreter whose frameworks are taken; empty for the pinned ones

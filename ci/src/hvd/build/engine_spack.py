@@ -41,7 +41,7 @@ def locate(sources: Sources, task: Task) -> Spack:
 
 @dataclasses.dataclass(frozen=True)
 class SpackEngine:
-    """What solves one environment with Spack."""
+    """The engine that concretizes and builds one environment with Spack."""
 
     environment: Environment
     spack: Spack

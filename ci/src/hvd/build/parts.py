@@ -1,4 +1,4 @@
-"""What a build consists of, and the commits of what made it."""
+"""The parts of a build, and the commits it was made from."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ SMOKE_TIMEOUT = 180.0
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What the command line says, the same for every stage."""
+    """The options of the command line, the same for every stage."""
 
     engine: str = "auto"
     sources: Sources = Sources()

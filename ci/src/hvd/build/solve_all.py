@@ -121,7 +121,7 @@ def _solve(tasks: List[_Task]) -> List[_Result]:
 
 
 def solve(engine: SpackEngine, found: Mapping[str, Any]) -> _Result:
-    """Solve one environment, in silence."""
+    """Solve one environment without output."""
     console.out.quiet = console.err.quiet = True
     name = engine.environment.name
     current = Run(name, engine.name)

@@ -1,4 +1,4 @@
-"""What a person sees: a line per step with its time, a live line while it runs."""
+"""The output for people: a line per step with its time, a live line while it runs."""
 
 from __future__ import annotations
 

@@ -44,5 +44,5 @@ class CommandFailed(HvdError):
         self.seconds = seconds
 
     def __reduce__(self):
-        """Made anew from its own arguments: it may come from another process."""
+        """Pickle its own arguments: it may come from another process."""
         return type(self), (self.command, self.status, self.tail, self.log, self.seconds)

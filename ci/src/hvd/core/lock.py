@@ -80,14 +80,14 @@ def end_orphans(path: pathlib.Path) -> None:
 
 
 def _runs(process: psutil.Process) -> bool:
-    """Whether it is more than an entry that its parent has not read yet."""
+    """Return whether it is more than an entry that its parent has not read yet."""
     with contextlib.suppress(psutil.NoSuchProcess):
         return process.status() != psutil.STATUS_ZOMBIE
     return False
 
 
 def _marked(path: pathlib.Path) -> List[psutil.Process]:
-    """What carries the mark of another owner of ``path`` than this process."""
+    """Return the processes with the mark of another owner of ``path`` than this process."""
     own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
     found = []
     for process in psutil.process_iter():

@@ -28,7 +28,7 @@ _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 
 @dataclasses.dataclass(frozen=True)
 class Completed:
-    """What a finished command left: its exit status, its wall time in seconds and its log.
+    """A finished command: its exit status, its wall time in seconds and its log.
 
     ``begin`` is where in the log its output starts, in bytes.
     """
@@ -118,7 +118,7 @@ def tail(log: pathlib.Path, lines: int = TAIL_LINES) -> str:
 
 
 def kill_tree(pid: int, spare: Sequence[psutil.Process] = ()) -> None:
-    """End process ``pid``, its descendants, and those of ours that were orphaned.
+    """End process ``pid``, its descendants, and our own that were orphaned.
 
     Args:
         pid: the root of the tree; need not be alive.

@@ -129,7 +129,7 @@ def _explained(error: jsonschema.ValidationError, file: pathlib.Path) -> HvdErro
     shown = "it" if isinstance(value, (dict, list)) else f"'{value}'"
     expected = {"type": f"of type {error.validator_value}", "minimum": "large enough"}
     return HvdError(
-        f"{_at(file, path)}: {shown} is not {expected.get(error.validator, 'as it should be')}",
+        f"{_at(file, path)}: {shown} is not {expected.get(error.validator, 'valid')}",
         meaning or error.message,
     )
 
@@ -139,7 +139,7 @@ def _at(file: pathlib.Path, path: List[str]) -> str:
 
 
 def _nearest(word: str, choices: Iterable[str]) -> str:
-    """What the user may have meant, or all there is."""
+    """Return a hint: the likely choice, or all choices."""
     choices = sorted(choices)
     close = difflib.get_close_matches(word, choices, n=1)
     if close:

@@ -29,7 +29,7 @@ def of(*inputs: Any) -> str:
 
 
 def matches(stamp: pathlib.Path, digest: str) -> bool:
-    """Whether the work stamped by the file ``stamp`` was made from ``digest``."""
+    """Return whether the work stamped by the file ``stamp`` was made from ``digest``."""
     try:
         return stamp.read_text().strip() == digest
     except OSError:

@@ -281,7 +281,7 @@ def _mismatch(facts: Facts, launcher: Launcher) -> str:
     library = os.path.realpath(facts.library(*MPI_LIBRARIES)[0])
     if library.startswith(f"{prefix}/"):
         return ""
-    return f"{launcher.path} is of another MPI than {_mpi(facts)}"
+    return f"{launcher.path} belongs to another MPI than {_mpi(facts)}"
 
 
 def _runs_on(capability: str, built: Iterable[str]) -> bool:

@@ -1,4 +1,4 @@
-"""What compiled libraries need, and where the loader finds it."""
+"""The libraries that compiled files need, and where the loader finds them."""
 
 from __future__ import annotations
 

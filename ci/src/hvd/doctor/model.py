@@ -1,4 +1,4 @@
-"""What the checks look at, and what they say."""
+"""The facts that the checks read, and their findings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class State(str, enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """What a check found."""
+    """The finding of a check."""
 
     check: str
     state: State
@@ -53,7 +53,7 @@ class Spack:
 
 @dataclasses.dataclass(frozen=True)
 class Gpus:
-    """What the NVIDIA driver says."""
+    """The answers of the NVIDIA driver."""
 
     driver: Optional[Tuple[int, int]] = None  #: the latest CUDA that it supports, as (12, 4)
     reason: str = ""  #: why there is no driver or no GPU

@@ -45,7 +45,7 @@ def extensions():
 
 
 def mpi_version(paths):
-    """What the MPI library among ``paths`` says that it is; empty for none."""
+    """Return the version text of the MPI library among ``paths``; empty for none."""
     for path in paths:
         if not os.path.basename(path).startswith("libmpi"):
             continue

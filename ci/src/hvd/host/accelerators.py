@@ -52,7 +52,7 @@ def nccl(site_packages: pathlib.Path, scratch: pathlib.Path) -> Library:
 
     Args:
         site_packages: of the interpreter with the framework.
-        scratch: directory to make anew, as a prefix for a linker: a wheel has ``libnccl.so.2``
+        scratch: directory to make, as a prefix for a linker: a wheel has ``libnccl.so.2``
             alone.
 
     Raises:
@@ -79,8 +79,8 @@ def ccl(prefix: pathlib.Path, scratch: pathlib.Path) -> Library:
 
     Args:
         prefix: of the interpreter with the framework.
-        scratch: directory to make anew, as a prefix of the usual layout: the wheels have the build
-            for CPUs in ``include/cpu`` and ``lib/cpu``.
+        scratch: directory to make, as a prefix of the usual layout: the wheels have the build for
+            CPUs in ``include/cpu`` and ``lib/cpu``.
 
     Raises:
         HvdError: there is none.
@@ -103,7 +103,7 @@ def ccl(prefix: pathlib.Path, scratch: pathlib.Path) -> Library:
 
 
 def _linked(scratch: pathlib.Path, links: Mapping[str, pathlib.Path]) -> pathlib.Path:
-    """Make ``scratch`` anew with symbolic links, by their paths in it."""
+    """Make the directory ``scratch`` of symbolic links, by their paths in it."""
     stamp.clear(scratch)
     for name, target in links.items():
         (scratch / name).parent.mkdir(parents=True, exist_ok=True)

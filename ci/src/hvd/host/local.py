@@ -1,4 +1,4 @@
-"""What an environment takes from this machine: frameworks and an MPI, as externals."""
+"""The frameworks and the MPI that an environment takes from this machine, as externals."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Mpi:
 
     @property
     def variables(self) -> Dict[str, str]:
-        """What it needs in the environment to build and to run."""
+        """The variables that it needs to build and to run."""
         # its compiler wrappers know their place by this alone
         if self.package == "intel-mpi":
             return {"I_MPI_ROOT": str(self.prefix)}

@@ -83,7 +83,7 @@ def tensorflow():
 
 
 def mxnet():
-    """What of CUDA MXNet was built with."""
+    """Return whether MXNet was built with each of CUDA, cuDNN and NCCL."""
     import mxnet
 
     features = mxnet.runtime.Features()

@@ -1,4 +1,4 @@
-"""What programs print."""
+"""The output of programs."""
 
 from __future__ import annotations
 

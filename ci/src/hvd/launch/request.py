@@ -1,4 +1,4 @@
-"""What is asked of ``./hvd launch``, checked against the site."""
+"""A request to ``./hvd launch``, checked against the site."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _COLOURS = {"passed": "green", "failed": "red", "refused": "yellow", "skipped": 
 def current(needs: Needs, cell: Cell, before: Optional[Result], options: Options) -> bool:
     """Return whether an earlier result of ``cell`` is up to date.
 
-    It has to come from the same inputs, and a passed one has to have all that ``options`` ask for.
+    It must come from the same inputs, and a passed one must have all that ``options`` ask for.
     """
     if before is None or not before.tried or before.inputs != needs.inputs(cell):
         return False

@@ -1,4 +1,4 @@
-"""What ``horovodrun --check-build`` says, and whether it is what was asked for.
+"""The output of ``horovodrun --check-build``, compared with what was asked for.
 
 ``horovodrun --check-build`` exits with 0 whatever is missing (horovod/runner/launch.py,
 ``check_build``), so its text has to be compared.
@@ -35,7 +35,7 @@ class CheckBuildError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Expectation:
-    """What a Horovod has to be built with, in the words of the Spack variants.
+    """The frameworks, controllers and operations to expect, in the words of the Spack variants.
 
     Args:
         version: such as ``0.28.1``.
@@ -61,7 +61,7 @@ class Expectation:
         controllers: Iterable[str],
         operations: Iterable[str],
     ) -> Expectation:
-        """What the variants of a spec ask for.
+        """Return what the variants of a spec ask for.
 
         Args:
             frameworks: all of them; Keras uses the plugin of TensorFlow.

@@ -68,13 +68,13 @@ class Environment:
 
     @property
     def frameworks(self) -> FrozenSet[str]:
-        """What it builds Horovod for, such as ``pytorch``."""
+        """The frameworks of its Horovod, such as ``pytorch``."""
         chosen = recipe.load(HOROVOD).complete(self.root).variants["frameworks"]
         assert isinstance(chosen, frozenset)
         return chosen
 
     def inputs(self) -> List[pathlib.Path]:
-        """Every file of ours that decides how this environment concretizes."""
+        """Return every file of this project that decides how the environment concretizes."""
         files = [self.directory / "spack.yaml"]
         for entry in self.includes:
             target = (self.directory / os.path.expandvars(entry)).resolve()
@@ -98,7 +98,7 @@ def load(name: str) -> Environment:
     """The environment called ``name``, derived ones included.
 
     Raises:
-        HvdError: there is none, or its ``spack.yaml`` is not as it should be.
+        HvdError: there is none, or its ``spack.yaml`` is not valid.
     """
     for parent in (*paths.environments(), _derived()):
         if (parent / name / "spack.yaml").is_file():
@@ -176,7 +176,7 @@ def _load(directory: pathlib.Path) -> Environment:
 
 
 def _content(file: pathlib.Path) -> Dict[str, Any]:
-    """What is below the key ``spack`` of ``file``, its root specs checked."""
+    """Return the value of the key ``spack`` of ``file``, its root specs checked."""
     shown = paths.shorten(file)
     try:
         data = yaml.safe_load(file.read_text())

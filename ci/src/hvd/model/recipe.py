@@ -34,7 +34,7 @@ class Directive:
     when: Tuple[str, ...]
 
     def applies(self, spec: Spec) -> bool:
-        """Whether ``spec`` meets every condition."""
+        """Return whether ``spec`` meets every condition."""
         return all(spec.satisfies(_parsed(condition)) for condition in self.when)
 
 
@@ -247,7 +247,7 @@ def load(name: str, packages: pathlib.Path = PACKAGES) -> Recipe:
 
 
 def _missing(directive: Directive, spec: Spec) -> bool:
-    """Whether a requirement asks for a dependency that ``spec`` does not name."""
+    """Return whether a requirement asks for a dependency that ``spec`` does not name."""
     asked = [_parsed(text).dependencies for text in directive.arguments]
     return any(each and not each.keys() & spec.dependencies.keys() for each in asked)
 

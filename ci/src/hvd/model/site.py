@@ -100,7 +100,7 @@ class Bandwidth:
 
 @dataclasses.dataclass(frozen=True)
 class Use:
-    """What an environment uses of a site: a partition, operations, modules to load.
+    """An environment's part of a site: a partition, operations, modules to load.
 
     Each of ``build`` and ``run`` holds the words of one ``module load`` after the other.
     """
@@ -148,7 +148,7 @@ class Pitfall:
 
 @dataclasses.dataclass(frozen=True)
 class Status:
-    """Whether a machine is in service, and since when; its users' new sites."""
+    """The state of a machine, since when, and the sites its users moved to."""
 
     state: str
     since: str = ""

@@ -59,7 +59,7 @@ def nodes(specs: Mapping[str, Any]) -> List[DagNode]:
 
 
 def compiler(spec: Mapping[str, Any], specs: Mapping[str, Any]) -> str:
-    """What compiles ``spec``, such as ``gcc@12.2.0``; empty where nothing is compiled."""
+    """Return the compiler of ``spec``, such as ``gcc@12.2.0``; empty if nothing is compiled."""
     found = [
         f"{edge['name']}@{specs[edge['hash']]['version']}"
         for edge in spec.get("dependencies", [])

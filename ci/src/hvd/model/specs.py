@@ -47,14 +47,14 @@ class Spec:
     unread: Tuple[str, ...] = ()
 
     def intersects(self, other: Spec) -> bool:
-        """Whether this spec can be one that ``other`` describes: what it leaves open can."""
+        """Return whether a spec can satisfy both this one and ``other``."""
         if self.versions and other.versions and not _overlap(self.versions, other.versions):
             return False
         named = {k: v for k, v in other.variants.items() if k in self.variants}
         return self.satisfies(dataclasses.replace(other, versions="", variants=named))
 
     def satisfies(self, condition: Spec) -> bool:
-        """Whether this (concrete) spec is one that ``condition`` describes."""
+        """Return whether this (concrete) spec satisfies ``condition``."""
         if condition.name and condition.name != self.name:
             return False
         if condition.versions:
@@ -130,7 +130,7 @@ def parse(text: str, strict: bool = True) -> Spec:
 
 @functools.cache
 def version_in(version: str, constraint: str) -> bool:
-    """Whether ``version`` is in ``constraint``: ``1.2``, ``1.2:``, ``:1.4``, ``1:2,4:``.
+    """Return whether ``version`` is in ``constraint``: ``1.2``, ``1.2:``, ``:1.4``, ``1:2,4:``.
 
     As in Spack, bounds are inclusive and a bound covers what it begins: ``1.4.3`` is in
     ``:1.4``.  Named versions (``master``) are newer than numbers.  A range in place of a version
@@ -142,7 +142,7 @@ def version_in(version: str, constraint: str) -> bool:
 
 
 def _overlap(one: str, other: str) -> bool:
-    """Whether a version can be in both constraints."""
+    """Return whether a version can be in both constraints."""
     for low, high in map(_bounds, one.split(",")):
         for lower, higher in map(_bounds, other.split(",")):
             if not (_beyond(low, higher) or _beyond(lower, high)):
@@ -157,7 +157,7 @@ def _bounds(part: str) -> Tuple[str, str]:
 
 
 def _beyond(low: str, high: str) -> bool:
-    """Whether what begins at ``low`` begins after ``high`` has ended; an open end is empty."""
+    """Return whether ``low`` begins after the end of ``high``; an open end is empty."""
     if not low or not high:
         return False
     return version_key(low) > version_key(high) and not _begins(low, high)
@@ -175,7 +175,7 @@ def _in_range(version: str, part: str) -> bool:
 
 
 def _target_in(target: str, part: str) -> bool:
-    """Whether the processor ``target`` is in ``part``: ``zen3``, ``aarch64:``, ``:zen2``."""
+    """Return whether ``target`` is in ``part``: ``zen3``, ``aarch64:``, ``:zen2``."""
     if ":" not in part:
         return target == part
     known = archspec.cpu.TARGETS

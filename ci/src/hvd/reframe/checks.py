@@ -153,7 +153,7 @@ class Allreduce(_OnSite):
 
     @property
     def on_cpus(self):
-        """What carries operations on CPUs; empty for what the controller does."""
+        """Return the library of operations on CPUs; empty for the controller's own."""
         return "" if self.on_gpus else self.operations
 
     @property

@@ -82,7 +82,7 @@ def launcher(method: str) -> str:
 
 
 def cases(machine: Site, name: str) -> List[Tuple[str, int]]:
-    """What carries operations of two ranks of environment ``name``, and on how many nodes."""
+    """Return the libraries of operations for two ranks of ``name``, with the nodes of each."""
     features = _features(name)
     # srun and its like start ranks of MPI, whose controller does not go with Gloo's operations
     with_mpi = [each for each in _WITH_MPI if each in features and "mpi" in features]

@@ -73,7 +73,7 @@ def _of_step(step: Step, stage: Stage, part: bool) -> Case:
     elif step.status == "failed" and stage.status == "failed":
         failures = [step.detail or "no reason given"]
     elif step.status == "failed":
-        skipped = f"failed, and the stage went on without it: {step.detail}"
+        skipped = f"failed, and the stage continued without it: {step.detail}"
     return Case((stage.name,), step.name, step.seconds, failures, skipped, step.log, part)
 
 

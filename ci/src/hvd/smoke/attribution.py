@@ -67,7 +67,7 @@ def failures(launch: Launch, ranks: Sequence[Rank]) -> List[str]:
 
 
 def _provenance(launch: Launch, ranks: Sequence[Rank]) -> str:
-    """Name the ``mpirun`` and the library, one of which is wrong if ranks do not meet."""
+    """Name the ``mpirun`` and the library, one of which is wrong in separate worlds."""
     if not launch.mpirun:
         return f"the launcher was {launch.executable}"
     libraries = sorted({path for rank in ranks for path in rank.mpi_libraries})

@@ -1,4 +1,4 @@
-"""What changed between two solutions."""
+"""The differences between two solutions."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Package:
 
 @dataclasses.dataclass(frozen=True)
 class Kept:
-    """What ``dag.json`` says."""
+    """The content of ``dag.json``."""
 
     environment: str
     spack: str  # version of the Spack that solved it
@@ -87,7 +87,7 @@ def reduce(found: List[Package]) -> List[Package]:
 
 
 def make(environment: Environment, specs: Mapping[str, Any], pair: Pair) -> Kept:
-    """What to keep of the concrete ``specs``, by hash, that ``pair`` made of ``environment``."""
+    """Return the content of ``dag.json`` for the concrete ``specs``, by hash."""
     whole = packages(specs)
     common = collections.Counter(
         sorted(package.architecture for package in whole if package.name not in _RUNTIMES)

@@ -1,4 +1,4 @@
-"""What can be compared: an environment, a file of a solution, or one of a git revision."""
+"""The sides of a comparison: an environment, a file of a solution, or one of a git revision."""
 
 from __future__ import annotations
 

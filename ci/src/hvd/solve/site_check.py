@@ -59,7 +59,7 @@ def require(environment: Environment, specs: Mapping[str, Dict[str, Any]]) -> No
     if found:
         raise HvdError(
             "\n  ".join([f"{environment.name} does not match its site:", *found]),
-            "mend that key; `spack -e ... config blame packages` shows which file says what",
+            "fix that key; `spack -e ... config blame packages` shows which file says what",
         )
 
 

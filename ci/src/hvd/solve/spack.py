@@ -172,7 +172,7 @@ class Spack:
         *words: str,
         options: Sequence[object] = (),
     ) -> Any:
-        """What a program of ``solve/queries`` prints as JSON, run by Spack in ``environment``.
+        """Return the JSON of a program of ``solve/queries``, run by Spack in ``environment``.
 
         Args:
             query: the program.
@@ -214,7 +214,7 @@ class Spack:
     def concretize(
         self, environment: pathlib.Path, log: pathlib.Path, local: bool, fresh: bool = False
     ) -> None:
-        """Solve ``environment`` anew, without what ``solve/queries/prune.py`` rules out.
+        """Solve ``environment`` again, without what ``solve/queries/prune.py`` rules out.
 
         Args:
             local: with this machine's compilers and build tools, and none built; a site's

@@ -21,18 +21,18 @@ from spack.deptypes import TEST
 
 
 def external_only(name):
-    """Whether ``name`` is never built: its recipe's dependencies do not matter then."""
+    """Return whether ``name`` is never built: its recipe's dependencies do not matter then."""
     return not spack.config.get(f"packages:{name}:buildable", True)
 
 
 def impossible(name, virtual=None):
-    """Whether ``name`` is ruled out: neither to be built (as ``virtual``) nor external."""
+    """Return whether ``name`` is ruled out: neither to be built (as ``virtual``) nor external."""
     ruled_out = external_only(name) or (virtual is not None and external_only(virtual))
     return ruled_out and not spack.config.get(f"packages:{name}:externals", [])
 
 
 def dependencies(name):
-    """What the recipe ``name`` may ask for, virtuals replaced by their providers.
+    """Return what the recipe ``name`` may ask for, virtuals replaced by their providers.
 
     Yields name, conditions, and whether it is ruled out.
     """
@@ -58,7 +58,7 @@ def on_this_platform(when):
 
 
 def meets(root, when):
-    """Whether ``root`` can come to meet the condition ``when`` of its own recipe.
+    """Return whether ``root`` can meet the condition ``when`` of its own recipe.
 
     A variant that exists only under a condition of its own, as ``cuda_arch`` does with ``+cuda``,
     has no value where that is not met.
@@ -71,7 +71,7 @@ def meets(root, when):
 
 
 def beyond(roots):
-    """What lies one step beyond all that ``roots`` can reach: enough to cut the rest off."""
+    """Return what lies one step beyond all that ``roots`` can reach, which cuts off the rest."""
     needed = set(RUNTIMES)
     edge = set()
     stack = [(spec.name, spec) for spec in roots]
@@ -90,7 +90,7 @@ def beyond(roots):
 
 
 def compilers_here():
-    """Whether this machine has any compiler of the active environment."""
+    """Return whether this machine has any compiler of the active environment."""
     packages = spack.config.get("packages").values()
     externals = [each for package in packages for each in package.get("externals", [])]
     compilers = [e.get("extra_attributes", {}).get("compilers", {}) for e in externals]

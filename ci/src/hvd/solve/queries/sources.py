@@ -14,7 +14,7 @@ EVERY = sys.argv[1:] == ["all"]
 
 
 def wanted(roots):
-    """What is to be built for ``roots``; what only builds something installed is not."""
+    """Return the specs to build for ``roots``, without those that only build what is installed."""
     found, seen, stack = [], set(), list(roots)
     while stack:
         spec = stack.pop()
