@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hvd.model import environment
-from hvd.model.built import Built, Change, Part
+from hvd.model.built import Built, Modification, Software
 
 
 def record(**changes: object) -> Built:
@@ -20,9 +20,9 @@ def record(**changes: object) -> Built:
         "architectures": (),
         "gpu_mpi": False,
         "python": "3.11.7",
-        "compiler": Part("gcc", "12.2.0"),
-        "mpi": Part("openmpi", "4.1.8"),
-        "changes": (Change("prepend", "PATH", "/view/bin"),),
+        "compiler": Software("gcc", "12.2.0"),
+        "mpi": Software("openmpi", "4.1.8"),
+        "changes": (Modification("prepend", "PATH", "/view/bin"),),
         "variables": {"PATH": "/view/bin:/usr/bin:/bin"},
         "modules": (),
         "inputs": {},

@@ -17,7 +17,8 @@ from xdist.scheduler import LoadScopeScheduling
 from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.fetch import source
-from hvd.model import pins, recipe
+from hvd.model import recipe
+from hvd.model.versions import pinned
 from hvd.solve import spack as spack_module
 from hvd.solve.spack import Sources, Spack
 
@@ -73,7 +74,7 @@ def pytest_addoption(parser):
     parser.addoption("--require", default="", help="comma-separated tiers that must run")
     parser.addoption(
         "--pairs",
-        default=pins.versions().pairs[0].name,
+        default=pinned().pairs[0].name,
         help="comma-separated pairs of Spack and packages to solve and build with, or 'all'",
     )
 
@@ -124,7 +125,7 @@ def pytest_terminal_summary(terminalreporter, config):
 def chosen_pairs(config) -> list:
     """Names of the pairs of ``--pairs``."""
     asked = config.getoption("--pairs")
-    return [pair.name for pair in pins.versions().pairs] if asked == "all" else asked.split(",")
+    return [pair.name for pair in pinned().pairs] if asked == "all" else asked.split(",")
 
 
 def unmet(config, tier: str, reason: str):

@@ -8,7 +8,7 @@ from typing import Optional
 
 from hvd.build.engine_pip import PipEngine
 from hvd.model import built, environment
-from hvd.model.built import Built, Change
+from hvd.model.built import Built, Modification
 from tests import builds
 
 
@@ -31,7 +31,7 @@ def pretend(spec: str = "", name: str = environment.DEFAULT, **changes: object) 
     (engine.directory / "stamp").write_text(chosen.name)
     fields = {
         "environment": chosen.name,
-        "changes": (Change("prepend", "PATH", str(programs)),),
+        "changes": (Modification("prepend", "PATH", str(programs)),),
         "digest": engine.digest(chosen),
         **changes,
     }

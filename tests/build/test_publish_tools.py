@@ -9,9 +9,9 @@ import subprocess
 import pytest
 
 from hvd.deliver.publish import describe, plan, store
-from hvd.deliver.publish.plan import Source
+from hvd.deliver.publish.plan import Origin
 from hvd.model import site
-from hvd.model.built import Change, Part
+from hvd.model.built import Modification, Software
 from hvd.model.site import Modules, Use
 from tests import publishing
 from tests.build.module_tools import environment, show, users
@@ -42,16 +42,16 @@ def root(tmp_path):
 
 def put(root, machine, use) -> None:
     changes = (
-        Change("prepend", "PATH", "/opt/hvd view/bin"),
-        Change("prepend", "PATH", "/usr/bin"),
-        Change("prepend", "MANPATH", "/opt/hvd/man"),
-        Change("append", "FLAGS", "-lone", " "),
+        Modification("prepend", "PATH", "/opt/hvd view/bin"),
+        Modification("prepend", "PATH", "/usr/bin"),
+        Modification("prepend", "MANPATH", "/opt/hvd/man"),
+        Modification("append", "FLAGS", "-lone", " "),
     )
     torch = publishing.pretend()
     horovodrun = torch.changes
     torch = dataclasses.replace(torch, changes=(*changes, *horovodrun))
     tensorflow = dataclasses.replace(torch, frameworks={"tensorflow": "2.21.0"}, changes=changes)
-    source = Source("local-hvd", "pip")
+    source = Origin("local-hvd", "pip")
     wanted = [(describe.describe(each, machine, use), source) for each in (torch, tensorflow)]
     with store.locked(root):
         tree, _ = plan.make(store.read(root).tree, wanted, store.TOOLS)
@@ -211,7 +211,7 @@ module unload horovod || exit 3
     with store.locked(root):
         current = store.read(root)
         files = {**current.tree.files, "lmod/x/1.lua": b"", "tcl/x/1": b"#%Module\n"}
-        sources = {**current.tree.sources, "lmod/x/1.lua": Source("x", "pip")}
+        sources = {**current.tree.sources, "lmod/x/1.lua": Origin("x", "pip")}
         name = store.write(
             root, current, dataclasses.replace(current.tree, files=files, sources=sources)
         )
@@ -226,10 +226,10 @@ def test_a_hierarchy(tool, tmp_path) -> None:
     """The line that is given for the site's MPI module opens it, and unloading that closes it."""
     root = tmp_path / "m"
     machine = dataclasses.replace(site.load("local"), modules=Modules("lmod", ("compiler", "mpi")))
-    done = publishing.pretend(mpi=Part("openmpi", "4.1.8"))
+    done = publishing.pretend(mpi=Software("openmpi", "4.1.8"))
     module = describe.describe(done, machine, Use("node", "cpu", run=(("GCC/12", "OpenMPI/4"),)))
     with store.locked(root):
-        tree, _ = plan.make(store.read(root).tree, [(module, Source("e", "pip"))], store.TOOLS)
+        tree, _ = plan.make(store.read(root).tree, [(module, Origin("e", "pip"))], store.TOOLS)
         store.write(root, store.read(root), tree)
     files = {"lmod": (".lua", 'family("mpi")'), "tcl": ("", "#%Module")}
     suffix, head = files[tool.name]

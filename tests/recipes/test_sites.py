@@ -8,7 +8,8 @@ import subprocess
 import pytest
 import yaml
 
-from hvd.model import environment, pins
+from hvd.model import environment
+from hvd.model.versions import pinned
 from hvd.solve import kept
 from tests.conftest import copy_checkout
 
@@ -20,7 +21,7 @@ def solved(pair, find_spack, tmp_path_factory):
     """All of them, solved in a copy of this checkout; with the default pair also compared."""
     find_spack(pair)
     checkout = copy_checkout(tmp_path_factory.mktemp(pair) / "hvd")
-    if pair == pins.versions().pairs[0].name:
+    if pair == pinned().pairs[0].name:
         done = checkout.hvd("lock", "--check")
     else:
         done = checkout.hvd("concretize", *SITES, f"--pair={pair}")

@@ -8,8 +8,9 @@ import sys
 from typing import Any, Dict, List
 
 from hvd.core import paths
-from hvd.model import environment, pins
+from hvd.model import environment
 from hvd.model.environment import Environment
+from hvd.model.versions import pinned
 from hvd.solve import site_check
 from hvd.solve.spack import Spack
 
@@ -90,7 +91,7 @@ class FakeSpack:
             "sources": [],
             "built": {},
         }
-        self.spack = Spack(home, home / "packages", pins.versions().pairs[0], {})
+        self.spack = Spack(home, home / "packages", pinned().pairs[0], {})
 
     def let(self, **changes: Any) -> None:
         """Change the plan."""

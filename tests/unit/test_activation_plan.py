@@ -6,19 +6,19 @@ from hvd.core.errors import HvdError
 from hvd.deliver.activation import parts, plan
 from hvd.deliver.publish import describe
 from hvd.model import environment, site
-from hvd.model.built import Change
+from hvd.model.built import Modification
 from tests import builds
 
 CHANGES = (
-    Change("prepend", "PATH", "/usr/bin"),
-    Change("prepend", "PATH", "/torch/bin"),
-    Change("prepend", "PATH", "/horovod/bin"),
-    Change("prepend", "PYTHONPATH", "/horovod/lib/python3.11/site-packages"),
-    Change("prepend", "MANPATH", "/horovod/share/man"),
-    Change("append", "ACLOCAL_PATH", "/late"),
-    Change("prepend", "ACLOCAL_PATH", "/early"),
-    Change("append", "LDFLAGS", "-lz", " "),
-    Change("set", "CUDA_PATH", "none"),
+    Modification("prepend", "PATH", "/usr/bin"),
+    Modification("prepend", "PATH", "/torch/bin"),
+    Modification("prepend", "PATH", "/horovod/bin"),
+    Modification("prepend", "PYTHONPATH", "/horovod/lib/python3.11/site-packages"),
+    Modification("prepend", "MANPATH", "/horovod/share/man"),
+    Modification("append", "ACLOCAL_PATH", "/late"),
+    Modification("prepend", "ACLOCAL_PATH", "/early"),
+    Modification("append", "LDFLAGS", "-lz", " "),
+    Modification("set", "CUDA_PATH", "none"),
 )
 
 
@@ -97,8 +97,8 @@ def test_a_shell_gets_what_a_module_gives(of, name):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ((Change("prepend", "PATH", "/usr/bin"),), "it adds nothing to PATH"),
-        ((*CHANGES, Change("set", "X", "a\0b")), "X has a NUL"),
+        ((Modification("prepend", "PATH", "/usr/bin"),), "it adds nothing to PATH"),
+        ((*CHANGES, Modification("set", "X", "a\0b")), "X has a NUL"),
     ],
 )
 def test_what_cannot_be_activated_is_refused(of, changes, message):

@@ -5,22 +5,22 @@ import subprocess
 import pytest
 
 from hvd.deliver.activation import shells as rendered
-from hvd.deliver.activation.plan import Change, Plan
+from hvd.deliver.activation.plan import Plan, VariableChange
 from tests import shells
 
 HARD = "a b'c\"d$HOME!x `id` \\ \\! %s *\n~l2;&|<>(){}[]#?^é\\\n end'"
 PLAN = Plan(
     (),
     (
-        Change("HARD", HARD),
-        Change("EMPTY", ""),
-        Change("GONE", None),
-        Change("GONE_ALREADY", None),
-        Change("MANPATH", "/m n/a:/b:", prepend=True),
-        Change("XDG_DATA_DIRS", "/x'$1!:/y", prepend=True),
-        Change("LD_LIBRARY_PATH", "/l1:/l2", prepend=True),
-        Change("CMAKE_PREFIX_PATH", "/c", prepend=True),
-        Change("PATH", "/p q:/r!", prepend=True),
+        VariableChange("HARD", HARD),
+        VariableChange("EMPTY", ""),
+        VariableChange("GONE", None),
+        VariableChange("GONE_ALREADY", None),
+        VariableChange("MANPATH", "/m n/a:/b:", prepend=True),
+        VariableChange("XDG_DATA_DIRS", "/x'$1!:/y", prepend=True),
+        VariableChange("LD_LIBRARY_PATH", "/l1:/l2", prepend=True),
+        VariableChange("CMAKE_PREFIX_PATH", "/c", prepend=True),
+        VariableChange("PATH", "/p q:/r!", prepend=True),
     ),
     "a test",
 )

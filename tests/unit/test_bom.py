@@ -8,8 +8,8 @@ import cyclonedx.schema._res
 import jsonschema
 import pytest
 
-from hvd.build import bom, parts
-from hvd.build.parts import Part
+from hvd.build import bom, components
+from hvd.build.components import Component
 from hvd.core import paths
 from hvd.model import recipe, specs
 from hvd.report import markdown
@@ -57,13 +57,13 @@ def write(found, tools=None, engine="spack"):
 def test_a_build_of_spack():
     lock = {key: dict(value) for key, value in LOCK.items()}
     patch = paths.PACKAGES / "py_horovod" / "cve-2024-10190.patch"
-    lock["aaaaaaaaaa"]["patches"] = [parts.index.digest(patch), "0" * 64]
+    lock["aaaaaaaaaa"]["patches"] = [components.python_index.digest(patch), "0" * 64]
     url = "https://files.example.org/packages/source/h/horovod/horovod-0.28.1.tar.gz"
     facts = [{"hash": key, "licence": "", "prefix": "/p", "runs": True, "bom": ""} for key in lock]
     facts[0].update(url=url, sha256="a" * 64, commit="", licence="Apache-2.0")
     facts[3].update(runs=False, licence="BSD-3-Clause AND MIT")
     document, found = write(
-        parts.of_solution(lock, facts), {"Spack": "1" * 40, "hvd": "2" * 40 + "+"}
+        components.of_solution(lock, facts), {"Spack": "1" * 40, "hvd": "2" * 40 + "+"}
     )
     horovod = found["py-horovod"]
     assert horovod["purl"] == "pkg:pypi/horovod@0.28.1"
@@ -86,10 +86,10 @@ def test_a_build_of_spack():
 def test_a_build_of_pip_has_every_distribution_of_the_interpreter():
     py_horovod = recipe.load("py-horovod")
     applied = py_horovod.patches(specs.parse("py-horovod@0.28.1+mpi+gloo frameworks=pytorch"))
-    root = Part(
+    root = Component(
         "py-horovod", "0.28.1", "py-horovod", "horovod", sha256="b" * 64, patches=tuple(applied)
     )
-    document, found = write(parts.of_distributions(root, TORCH), engine="pip")
+    document, found = write(components.of_distributions(root, TORCH), engine="pip")
     assert set(found) == {"py-horovod", "python", "torch", "typing-extensions"}
     resolved = {
         issue["id"]
@@ -106,17 +106,17 @@ def test_what_spack_wrote_of_a_package_is_referred_to_by_its_digest(tmp_path):
     own = tmp_path / "spdx-2.3.json"
     own.write_text("{}")
     _, found = write(
-        [Part("cmake", "3.31", "k", url="https://x/c.tgz", sha256="c" * 64, bom=str(own))]
+        [Component("cmake", "3.31", "k", url="https://x/c.tgz", sha256="c" * 64, bom=str(own))]
     )
     references = {each["type"]: each for each in found["cmake"]["externalReferences"]}
     assert references["bom"]["url"] == own.as_uri()
-    assert references["bom"]["hashes"][0]["content"] == parts.index.digest(own)
+    assert references["bom"]["hashes"][0]["content"] == components.python_index.digest(own)
     assert "download_url=https://x/c.tgz" in found["cmake"]["purl"]
 
 
 def test_a_file_of_spacks_packages_has_no_address():
     _, found = write(
-        [Part("compiler-wrapper", "1.0", "k", url="file:///x/cc.sh", sha256="d" * 64)]
+        [Component("compiler-wrapper", "1.0", "k", url="file:///x/cc.sh", sha256="d" * 64)]
     )
     assert found["compiler-wrapper"]["purl"] == "pkg:generic/compiler-wrapper@1.0"
     assert "externalReferences" not in found["compiler-wrapper"]
@@ -126,7 +126,7 @@ def test_a_file_of_spacks_packages_has_no_address():
 def test_twins_are_two_components():
     lock = {"a": spec("py-wheel", "1"), "b": spec("py-wheel", "1", recipe="other")}
     facts = [{"hash": key, "licence": "", "prefix": "", "runs": True, "bom": ""} for key in lock]
-    document, _ = write(parts.of_solution(lock, facts))
+    document, _ = write(components.of_solution(lock, facts))
     assert len(document["components"]) == 2
 
 
@@ -137,7 +137,7 @@ def test_the_report_names_commits_and_the_bill(tmp_path):
         "spack",
         "2026-01-31T08:15:00Z",
         commits={"Spack": "1" * 40, "hvd": "2" * 40 + "+"},
-        bom=str(parts.file("local-hvd", "spack")),
+        bom=str(components.file("local-hvd", "spack")),
     )
     text = markdown.render(report, directory)
     assert f"| hvd | `{'2' * 40}+` |" in text

@@ -11,7 +11,8 @@ from hvd.cli import main as cli
 from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.core.run import EXIT_STATUS
-from hvd.model import environment, pins
+from hvd.model import environment, versions
+from hvd.model.versions import pinned
 
 
 def hvd(*arguments, **changes):
@@ -70,7 +71,7 @@ def test_an_unknown_pair_is_a_failed_setup(tmp_path):
     done = hvd("setup", "--engine=spack", "--pair=spack-0.1", XDG_CACHE_HOME=str(tmp_path))
     assert done.returncode == EXIT_STATUS["setup"]
     assert "no pair of Spack and packages is called 'spack-0.1'" in done.stderr
-    assert pins.versions().pairs[0].name in done.stderr
+    assert pinned().pairs[0].name in done.stderr
 
 
 def test_every_stage_fails_with_a_status_of_its_own():
@@ -113,7 +114,7 @@ def test_bad_pins_name_file_and_key(tmp_path, text, message):
     file = tmp_path / "versions.yaml"
     file.write_text(text)
     with pytest.raises(HvdError) as caught:
-        pins.load(file)
+        versions.load(file)
     assert "versions.yaml" in caught.value.message and message in caught.value.message
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from hvd.core.errors import HvdError
 from hvd.fetch import clone
-from hvd.model.pins import Pin
+from hvd.model.versions import Pin
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from hvd.cli import container
 from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.deliver.container import plan, recipe
-from hvd.model import environment, pins
+from hvd.model import environment
+from hvd.model.versions import pinned
 
 CUDA = "py-horovod@0.28.1 +mpi+gloo+nccl+cuda~rocm cuda_arch=80,90 frameworks:=pytorch"
 GLOO = "py-horovod@0.28.1 ~mpi+gloo~cuda~rocm frameworks:=pytorch,tensorflow"
@@ -126,14 +127,14 @@ def test_the_files_that_it_copies_are_there_and_tracked():
 def test_a_site_gives_the_processor_the_gpus_and_the_abi():
     made = plan.make(environment.load("stampede3-hvd"))
     assert made.mpi == "mpich"  # Intel MPI's
-    assert made.images == pins.versions().container.images["cuda"]
+    assert made.images == pinned().container.images["cuda"]
     assert "target=sapphirerapids" in made.spec and "cuda_arch=90" in made.spec
     assert "os=" not in made.spec
     assert plan.make(environment.load("alpha-hvd")).mpi == "openmpi"
 
 
 def test_every_abi_has_a_pinned_mpi():
-    assert set(pins.versions().container.mpi) == set(plan.ABI)
+    assert set(pinned().container.mpi) == set(plan.ABI)
 
 
 @pytest.mark.parametrize("name", environment.names())

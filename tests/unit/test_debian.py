@@ -9,7 +9,7 @@ import pytest
 from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.host import debian
-from hvd.model import pins
+from hvd.model.versions import pinned
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_a_root_has_the_packages_of_versions_yaml_and_is_made_once(programs, tmp
     assert place == tmp_path / "cache" / "hvd" / "debian" / "trixie"
     ((command),) = programs
     assert command[0] == "/usr/bin/mmdebstrap" and command[-2:] == ["trixie", str(place)]
-    assert f"--include={','.join(pins.versions().debian['trixie'])}" in command
+    assert f"--include={','.join(pinned().debian['trixie'])}" in command
     assert '--aptopt=A::B "c"' in command
     assert debian.root("trixie", tmp_path / "log") == place and len(programs) == 1
     # one that was left half made is made again

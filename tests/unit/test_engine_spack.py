@@ -16,8 +16,9 @@ from hvd.core.run import Run, StageFailed
 from hvd.fetch import clone
 from hvd.host import externals, local
 from hvd.host.mpi import Mpi
-from hvd.model import environment, pins
-from hvd.model.built import Change, Part
+from hvd.model import environment
+from hvd.model.built import Modification, Software
+from hvd.model.versions import pinned
 from hvd.solve import spack as spack_module
 from hvd.solve.spack import Sources
 from tests.unit.building import BUILT, LOCK, VARIANTS, fake_spack, interpreter, pytorch_environment
@@ -135,7 +136,7 @@ def test_what_another_spack_made_is_forgotten(fake, subject):
     fake.calls()
     concretize(SpackEngine(subject, fake.spack))
     assert view.exists() and fake.calls() == []
-    other = dataclasses.replace(fake.spack, pair=pins.versions().pairs[-1])
+    other = dataclasses.replace(fake.spack, pair=pinned().pairs[-1])
     concretize(SpackEngine(subject, other))
     assert not view.exists() and fake.commands() == PRUNED
     assert pair_of(subject) == other.pair.name
@@ -270,8 +271,8 @@ def test_the_record_of_a_build(fake, subject, monkeypatch, variants, expected):
     assert {name: getattr(done, name) for name in expected} == expected
     assert (done.environment, done.engine, done.version) == (subject.name, "spack", "0.28.1")
     assert done.frameworks == {"pytorch": "2.13.0"} and done.python == "3.8.18"
-    assert done.compiler == Part("gcc", "12.2.0") and done.mpi == Part("openmpi", "4.1.8")
-    assert done.changes == (Change("prepend", "PATH", "/opt/bin"),)
+    assert done.compiler == Software("gcc", "12.2.0") and done.mpi == Software("openmpi", "4.1.8")
+    assert done.changes == (Modification("prepend", "PATH", "/opt/bin"),)
     assert {part.name: part.external for part in parts} == {
         "py-horovod": False,
         "python": True,
@@ -298,7 +299,7 @@ def test_what_the_report_says_of_a_solution(fake, subject):
     assert solution.engine.commits()["Spack"] == fake.spack.pair.spack.commit
 
 
-DEFAULT, *_, OLD = pins.versions().pairs
+DEFAULT, *_, OLD = pinned().pairs
 
 
 @pytest.fixture
@@ -322,7 +323,7 @@ def cached(workplace, monkeypatch):
 def test_the_pinned_spack_is_cloned(cached, workplace, sources, pair):
     found = spack_module.locate(sources, workplace / "log")
     assert found.pair == pair and pair.spack.commit in str(found.root)
-    official = pins.versions().git
+    official = pinned().git
     assert cached == {
         "spack": (official["spack"], pair.spack),
         "packages": (official["packages"], pair.packages),

@@ -11,7 +11,7 @@ from packaging.specifiers import SpecifierSet
 from hvd.core.errors import HvdError
 from hvd.host import framework
 from hvd.host.mpi import Mpi
-from hvd.model import pins
+from hvd.model.versions import pinned
 
 MPI = Mpi("openmpi", "4.1.8", pathlib.Path("/opt/mpi"))
 
@@ -58,8 +58,8 @@ def test_versions_are_those_that_tensorflow_and_horovod_take() -> None:
 
 
 def test_mpi_is_installed_where_there_is_none() -> None:
-    assert pins.versions().framework.mpi in framework.requirements(["pytorch"], None)
-    assert pins.versions().framework.mpi not in framework.requirements(["pytorch"], MPI)
+    assert pinned().framework.mpi in framework.requirements(["pytorch"], None)
+    assert pinned().framework.mpi not in framework.requirements(["pytorch"], MPI)
 
 
 def test_a_framework_without_pins_is_refused() -> None:

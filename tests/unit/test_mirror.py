@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from hvd.core.errors import HvdError
-from hvd.fetch import index, mirror
+from hvd.fetch import mirror, python_index
 from hvd.fetch.mirror import Source
 
 SHA256 = "9" * 64
@@ -26,7 +26,9 @@ def source(**changes):
 def test_a_distribution_comes_by_name_from_the_python_index(tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        index, "fetch", lambda project, file, sha256, to: asked.append((project, file, sha256, to))
+        python_index,
+        "fetch",
+        lambda project, file, sha256, to: asked.append((project, file, sha256, to)),
     )
     wanted = source()
     assert mirror.fill([wanted], tmp_path, {}, tmp_path / "log") == 1
@@ -37,7 +39,7 @@ def test_what_is_there_or_local_is_not_fetched(tmp_path, monkeypatch):
     def fetch(*_):
         raise AssertionError("fetched")
 
-    monkeypatch.setattr(index, "fetch", fetch)
+    monkeypatch.setattr(python_index, "fetch", fetch)
     here = source()
     (tmp_path / here.path).parent.mkdir(parents=True)
     (tmp_path / here.path).write_bytes(b"")
@@ -84,7 +86,7 @@ def test_a_release_is_made_from_its_tag_where_it_cannot_be_downloaded(tmp_path, 
     wanted = source(name="compiler-wrapper", url=RELEASE, sha256=sha256, path="a/wrapper.tar.gz")
     addresses = {"compiler-wrapper": str(root)}
     assert mirror.fill([wanted], tmp_path / "mirror", addresses, tmp_path / "log") == 1
-    assert index.digest(tmp_path / "mirror" / wanted.path) == sha256
+    assert python_index.digest(tmp_path / "mirror" / wanted.path) == sha256
 
 
 def test_a_tag_that_is_not_the_release_is_refused(tmp_path, repository):

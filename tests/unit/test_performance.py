@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from hvd.bench import allreduce, page, picture, result, solves
-from hvd.bench.result import Part, Row
+from hvd.bench.result import Benchmark, Row
 from hvd.core import process
 from hvd.core.errors import HvdError
-from hvd.model import pins
+from hvd.model.versions import pinned
 from hvd.report import canvas
 from hvd.solve.spack import Spack
 
@@ -20,7 +20,7 @@ HOST = {"os": "Linux", "cpu": "zen3", "cores": 2, "memory": 2**33}
 
 
 def part(name, *rows, **versions):
-    return Part(name, list(rows), versions, HOST, "2026-11-22")
+    return Benchmark(name, list(rows), versions, HOST, "2026-11-22")
 
 
 BUILDS = part(
@@ -193,7 +193,7 @@ def test_an_allreduce_takes_as_long_as_its_slowest_rank(tmp_path):
 @pytest.fixture
 def spack(tmp_path, monkeypatch):
     monkeypatch.setenv("HVD_STATE", str(tmp_path / "state"))
-    return Spack(tmp_path / "spack", tmp_path / "packages", pins.versions().pairs[0], {})
+    return Spack(tmp_path / "spack", tmp_path / "packages", pinned().pairs[0], {})
 
 
 def _compilers(spack, *languages):

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from hvd.build import engine_spack, parts, pipeline
+from hvd.build import components, engine_spack, pipeline
 from hvd.build.engine_spack import SpackEngine
 from hvd.build.pipeline import Options
 from hvd.core import lock, paths
@@ -66,7 +66,7 @@ class Solution:
         if Engine.fails == "record":
             raise HvdError("record fails")
         done = builds.record(digest=str(len(Engine.done)))
-        return done, [parts.Part("py-horovod", "0.28.1", "py-horovod")]
+        return done, [components.Component("py-horovod", "0.28.1", "py-horovod")]
 
     def versions(self):
         return {"Horovod": "0.28.1"}
@@ -114,7 +114,9 @@ def test_a_run_goes_through_all_stages():
     ]
     assert written.versions == {"Horovod": "0.28.1"} and written.dag == outcome.solution.dag()
     assert written.commits["Spack"] == "1" * 40 and len(written.checks) == 2
-    assert written.bom == str(parts.file(NAME, "pip")) and parts.file(NAME, "pip").is_file()
+    assert (
+        written.bom == str(components.file(NAME, "pip")) and components.file(NAME, "pip").is_file()
+    )
 
 
 @pytest.mark.parametrize("last", STAGES)

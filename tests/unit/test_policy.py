@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from hvd.core import paths
-from hvd.model import environment, pins
+from hvd.model import environment
+from hvd.model.versions import pinned
 
 
 def tracked():
@@ -53,7 +54,7 @@ def test_root_specs_leave_no_variant_open():
 
 
 def test_pairs_are_pinned_by_commit():
-    for pair in pins.versions().pairs:
+    for pair in pinned().pairs:
         for pin in (pair.spack, pair.packages):
             assert re.fullmatch(r"[0-9a-f]{40}", pin.commit), pair.name
 
@@ -72,7 +73,7 @@ def test_readme_names_every_environment_and_pair():
     assert not [name for name in environment.names() if f"`{name}`" not in table]
     supported = readme.partition("## Supported versions")[2].partition("## ")[0]
     page = (paths.ROOT / "docs" / "support-matrix.md").read_text()
-    for pair in pins.versions().pairs:
+    for pair in pinned().pairs:
         assert pair.spack.version in supported and pair.packages.version in page, pair.name
     # one screen for a user who has ten minutes
     assert len(readme.encode()) <= 6000

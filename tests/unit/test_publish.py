@@ -7,9 +7,9 @@ import pytest
 from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.deliver.publish import describe, naming, plan, render
-from hvd.deliver.publish.plan import Source, Tree
+from hvd.deliver.publish.plan import Origin, Tree
 from hvd.model import site
-from hvd.model.built import Change, Part
+from hvd.model.built import Modification, Software
 from hvd.model.site import Modules, Use
 from tests import publishing
 
@@ -22,14 +22,14 @@ CASES = {
     "torch-2.13-tf-2.21-openmpi-4.1": {
         "frameworks": {"tensorflow": "2.21.0", "pytorch": "2.13.0+cu130"}
     },
-    "torch-2.13-gloo": {"controllers": ("gloo",), "operations": ("gloo",), "mpi": Part()},
+    "torch-2.13-gloo": {"controllers": ("gloo",), "operations": ("gloo",), "mpi": Software()},
     "torch-2.13-openmpi-4.1-nogloo": {"controllers": ("mpi",), "operations": ("mpi",)},
     "torch-2.13-openmpi-4.1-nccl": {"operations": ("gloo", "mpi", "nccl"), "gpu": "cuda"},
     "torch-2.13-openmpi-4.1-rccl": {"operations": ("gloo", "mpi", "nccl"), "gpu": "rocm"},
     "torch-2.13-openmpi-4.1-cuda": {"gpu": "cuda"},
     "torch-2.13-openmpi-4.1-ddl": {"operations": ("ddl", "gloo", "mpi"), "gpu": "cuda"},
     "torch-2.13-openmpi-4.1-ccl": {"operations": ("ccl", "gloo", "mpi")},
-    "torch-2.13-mpich-4.2": {"mpi": Part("mpich", "4.2.1")},
+    "torch-2.13-mpich-4.2": {"mpi": Software("mpich", "4.2.1")},
     "tf-2.21-keras-3.15-openmpi-4.1": {"frameworks": {"keras": "3.15.1", "tensorflow": "2.21.0"}},
 }
 
@@ -114,7 +114,7 @@ def test_a_module_has_what_the_site_gives() -> None:
 )
 def test_another_mpi_is_a_conflict(modules, run, mpi, refused, taken) -> None:
     """But for the one it was built with, which may be a module that all have loaded."""
-    module = at_a_site(modules, Use("node", "cpu", run=run), mpi=Part(mpi, "4.1.8"))
+    module = at_a_site(modules, Use("node", "cpu", run=run), mpi=Software(mpi, "4.1.8"))
     assert {"horovod", *refused} <= set(module.conflicts)
     assert not taken & set(module.conflicts)
 
@@ -130,8 +130,8 @@ def test_what_depends_on_the_job_is_in_the_help_and_not_set() -> None:
 
 def test_lists_are_in_the_order_of_the_activation() -> None:
     entries = ("/a", "/usr/bin", "/b", "/a", "/usr/local/")
-    changes = [Change("prepend", "PATH", value) for value in entries]
-    module = at_a_site(LOCAL.modules, changes=(*changes, Change("prepend", "MANPATH", "/m")))
+    changes = [Modification("prepend", "PATH", value) for value in entries]
+    module = at_a_site(LOCAL.modules, changes=(*changes, Modification("prepend", "MANPATH", "/m")))
     lists = [(c.kind, c.name, c.value) for c in module.changes if c.kind != "set"]
     assert lists == [
         ("prepend", "MANPATH", "/m"),
@@ -142,7 +142,7 @@ def test_lists_are_in_the_order_of_the_activation() -> None:
 
 
 def test_a_value_that_no_module_can_hold() -> None:
-    module = at_a_site(LOCAL.modules, changes=(Change("set", "X", "a\x1b[0m"),))
+    module = at_a_site(LOCAL.modules, changes=(Modification("set", "X", "a\x1b[0m"),))
     with pytest.raises(HvdError, match="the value of X"):
         render.module(module, "lmod")
 
@@ -194,7 +194,7 @@ def test_a_clash_is_found_before_anything_is_written(publish, tmp_path) -> None:
 
 def test_equal_modules_of_two_environments_are_no_clash() -> None:
     module = at_a_site(LOCAL.modules)
-    wanted = [(module, Source("a", "pip")), (module, Source("b", "pip"))]
+    wanted = [(module, Origin("a", "pip")), (module, Origin("b", "pip"))]
     tree, rows = plan.make(Tree(), wanted, ["tcl"])
     assert [row.change for row in rows] == ["new", "default"] and len(tree.files) == 2
 
@@ -232,7 +232,7 @@ def test_a_build_that_is_not_whole_is_refused(publish, tmp_path) -> None:
     publishing.pretend()
     (paths.state() / "pip/local-hvd/stamp").unlink()
     assert "has changed since pip built it" in publish(*arguments)[1]
-    publishing.pretend(changes=(Change("prepend", "PATH", "/nowhere/bin"),))
+    publishing.pretend(changes=(Modification("prepend", "PATH", "/nowhere/bin"),))
     status, said = publish(*arguments)
     assert status == 2 and "/nowhere/bin" in said
     assert not (tmp_path / "m").exists()

@@ -12,7 +12,7 @@ import pytest
 
 from hvd.core import paths
 from hvd.deliver.publish import store
-from hvd.deliver.publish.plan import Source, Tree
+from hvd.deliver.publish.plan import Origin, Tree
 from tests import publishing
 from tests.conftest import unmet
 
@@ -44,7 +44,7 @@ def variables():
 
 def tree(*versions: str) -> Tree:
     files = {f"{tool}/horovod/{v}": v.encode() * 999 for tool in store.TOOLS for v in versions}
-    return Tree(files, {path: Source("local-hvd", "pip") for path in files}, {})
+    return Tree(files, {path: Origin("local-hvd", "pip") for path in files}, {})
 
 
 def put(root, *versions: str) -> str:

@@ -10,7 +10,8 @@ import yaml
 
 from hvd.cli import ci
 from hvd.core import paths
-from hvd.model import environment, pins
+from hvd.model import environment
+from hvd.model.versions import pinned
 
 WORKFLOWS = sorted((paths.ROOT / ".github" / "workflows").glob("*.yml"))
 GITLAB = paths.ROOT / ".gitlab-ci.yml"
@@ -98,10 +99,10 @@ def test_the_matrix_is_read_from_environments_and_pins(capsys):
     ci.print_matrix()
     lines = dict(line.split("=", 1) for line in capsys.readouterr().out.splitlines())
     assert yaml.safe_load(lines["environments"]) == environment.names()
-    assert yaml.safe_load(lines["pairs"]) == [pair.name for pair in pins.versions().pairs]
+    assert yaml.safe_load(lines["pairs"]) == [pair.name for pair in pinned().pairs]
     # so that nothing of it stands in the workflows as well
     text = "".join(path.read_text() for path in WORKFLOWS)
     assert not [name for name in environment.of_sites() if name in text]
-    assert not [pair.name for pair in pins.versions().pairs if pair.name in text]
+    assert not [pair.name for pair in pinned().pairs if pair.name in text]
     asked = re.findall(r"fromJSON\(needs\.\w+\.outputs\.(\w+)\)", text)
     assert set(asked) == set(lines)

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from hvd.core import paths
-from hvd.model import pins
+from hvd.model.versions import pinned
 from tests import debian, node_tools
 from tests.conftest import chosen_pairs, unmet
 
@@ -56,7 +56,7 @@ def gitlab(request, programs, built_by_spack):
         unmet(request.config, "services", "jobs call ./hvd, whose .venv is whole with ./hvd test")
     if not shutil.which("gpg"):
         unmet(request.config, "services", "gpg is not on PATH")
-    if chosen_pairs(request.config)[0] != pins.versions().pairs[0].name:
+    if chosen_pairs(request.config)[0] != pinned().pairs[0].name:
         unmet(request.config, "services", "pipelines build with the default pair")
     path = node_tools.path()
     if not shutil.which("rsync"):

@@ -7,7 +7,7 @@ import pathlib
 import shutil
 from typing import List, Tuple
 
-from hvd.bench.result import Part, Row
+from hvd.bench.result import Benchmark, Row
 from hvd.build import pipeline
 from hvd.build.pipeline import Options
 from hvd.core import paths, process, stamp
@@ -26,7 +26,7 @@ OURS = {"mpi": "Horovod, MPI", "gloo": "Horovod, Gloo"}
 _TIMEOUT = 600.0
 
 
-def run(subject: Environment, options: Options, ranks: Tuple[int, ...] = RANKS) -> Part:
+def run(subject: Environment, options: Options, ranks: Tuple[int, ...] = RANKS) -> Benchmark:
     """Time allreduces of an environment on each number of ``ranks``; build it first if needed.
 
     Raises:
@@ -37,7 +37,7 @@ def run(subject: Environment, options: Options, ranks: Tuple[int, ...] = RANKS) 
     target = Target(pathlib.Path(shutil.which("python", path=variables["PATH"])), variables)
     current = Run(subject.name, "bench", options.verbose)
     frameworks = {name: version for name, version in found.frameworks.items() if version}
-    part = Part("allreduce", [])
+    part = Benchmark("allreduce", [])
     part.versions = {"Horovod": found.version, **frameworks, found.mpi.name: found.mpi.version}
     process.adopt_orphans()
     with current.stage("smoke"):

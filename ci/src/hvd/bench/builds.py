@@ -6,7 +6,7 @@ import os
 import tempfile
 from typing import List
 
-from hvd.bench.result import Part, Row, timed
+from hvd.bench.result import Benchmark, Row, timed
 from hvd.build import engine_spack
 from hvd.build.engine_pip import PipEngine, PipSolution
 from hvd.build.engine_spack import SpackEngine, SpackSolution
@@ -29,7 +29,7 @@ NOTES = {
 }
 
 
-def run(environment: Environment, options: Options, repeat: int = 1) -> Part:
+def run(environment: Environment, options: Options, repeat: int = 1) -> Benchmark:
     """Build ``environment`` in each way, ``repeat`` times in turn, and report the times.
 
     The reference is ``pip install`` of the patched source tree (the released one does not
@@ -45,7 +45,9 @@ def run(environment: Environment, options: Options, repeat: int = 1) -> Part:
     common = {"python": options.python, "jobs": options.jobs, "fresh": True}
     pip_engine = PipEngine(environment, **common)
     current = Run(environment.name, "bench", options.verbose)
-    part = Part("builds", [Row(name, [], environment.name, note=NOTES[name]) for name in NOTES])
+    part = Benchmark(
+        "builds", [Row(name, [], environment.name, note=NOTES[name]) for name in NOTES]
+    )
     with lock.exclusive(paths.state() / "lock"):
         with current.stage("setup"):
             with current.step("Spack and its packages") as task:
@@ -99,7 +101,7 @@ def _plain(run: Run, pip: PipSolution) -> float:
     return seconds
 
 
-def _report(run: Run, part: Part, environment: Environment) -> None:
+def _report(run: Run, part: Benchmark, environment: Environment) -> None:
     """Write the report of this run."""
     rows = [
         {

@@ -6,7 +6,7 @@ import pathlib
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from hvd.bench import allreduce, builds, picture, result, solves
-from hvd.bench.result import Part, Row
+from hvd.bench.result import Benchmark, Row
 from hvd.core import paths
 from hvd.docs import site_page
 from hvd.model.environment import DEFAULT
@@ -38,7 +38,7 @@ class Goal(NamedTuple):
     limit: float
     speed: bool = False
 
-    def ratio(self, parts: Sequence[Part]) -> Optional[float]:
+    def ratio(self, parts: Sequence[Benchmark]) -> Optional[float]:
         """Return the ratio that was measured; None if it was not."""
         part = next((part for part in parts if part.name == self.part), None)
         found = part and part.ratio(self.name, self.to, **self.where)
@@ -99,7 +99,7 @@ def write(check: bool = False) -> List[pathlib.Path]:
     return site_page.bring_up_to_date(stale, check, "docs/performance says", "./hvd bench --page")
 
 
-def page(parts: Sequence[Part]) -> str:
+def page(parts: Sequence[Benchmark]) -> str:
     """Return the generated part of the page."""
     return templates.render(
         "bench/performance.md.j2",

@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from hvd.bench import allreduce, builds, solves
-from hvd.bench.result import Part
+from hvd.bench.result import Benchmark
 from hvd.core import stamp
 from hvd.report import canvas
 from hvd.report.canvas import COLOURS, MARKERS
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 _TICKS = (4, 4 * 2**10, 4 * 2**20, 256 * 2**20)
 
 
-def draw(part: Part) -> bytes:
+def draw(part: Benchmark) -> bytes:
     """Return an SVG of what ``part`` measured."""
     drawings = {"builds": _builds, "solves": _solves, "allreduce": _allreduce}
     with canvas.style():
         return canvas.encoded(drawings[part.name](part), "svg", digest(part))
 
 
-def digest(part: Part) -> str:
+def digest(part: Benchmark) -> str:
     """Return a digest of all that the picture of ``part`` shows."""
     return stamp.of([dataclasses.asdict(row) for row in part.rows])
 
 
-def _builds(part: Part) -> Figure:
+def _builds(part: Benchmark) -> Figure:
     figure = canvas.figure(110 + 34 * len(part.rows))
     axes = figure.add_subplot()
     for place, row in enumerate(part.rows):
@@ -46,7 +46,7 @@ def _builds(part: Part) -> Figure:
     return figure
 
 
-def _solves(part: Part) -> Figure:
+def _solves(part: Benchmark) -> Figure:
     subjects = [row.subject for row in part.rows if row.name == solves.OURS]
     figure = canvas.figure(220 + 34 * len(subjects))
     axes, growth = figure.subplots(1, 2, width_ratios=[2, 1])
@@ -74,7 +74,7 @@ def _solves(part: Part) -> Figure:
     return figure
 
 
-def _allreduce(part: Part) -> Figure:
+def _allreduce(part: Benchmark) -> Figure:
     counts = sorted({row.ranks for row in part.rows})
     lines = -(-len(counts) // 2)
     figure = canvas.figure(330 * lines + 60)
@@ -93,7 +93,7 @@ def _allreduce(part: Part) -> Figure:
     return figure
 
 
-def _panel(axes: Axes, part: Part, ranks: int) -> None:
+def _panel(axes: Axes, part: Benchmark, ranks: int) -> None:
     """Draw the times of every method on ``ranks`` ranks over the message size."""
     names = [name for key, peer in allreduce.PEERS.items() for name in (allreduce.OURS[key], peer)]
     for name, colour, marker in zip(names, COLOURS, MARKERS):

@@ -50,7 +50,7 @@ class Row:
 
 
 @dataclasses.dataclass
-class Part:
+class Benchmark:
     """Everything that one part measured in one run; the fields of ``result.schema.json``."""
 
     name: str
@@ -85,7 +85,7 @@ def file(name: str) -> pathlib.Path:
     return DIRECTORY / f"{name}.json"
 
 
-def save(part: Part) -> pathlib.Path:
+def save(part: Benchmark) -> pathlib.Path:
     """Write ``part`` to its file, and return the file.
 
     Raises:
@@ -99,7 +99,7 @@ def save(part: Part) -> pathlib.Path:
     return file(part.name)
 
 
-def load_all() -> List[Part]:
+def load_all() -> List[Benchmark]:
     """Read the parts that were measured, in the order of the page.
 
     Raises:
@@ -107,4 +107,4 @@ def load_all() -> List[Part]:
     """
     files = [file(name) for name in PARTS]
     records = [schema.load_record(path, SCHEMA) for path in files if path.exists()]
-    return [cattrs.structure(record, Part) for record in records]
+    return [cattrs.structure(record, Benchmark) for record in records]

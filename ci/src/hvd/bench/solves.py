@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping
 
 import yaml
 
-from hvd.bench.result import Part, Row, timed
+from hvd.bench.result import Benchmark, Row, timed
 from hvd.build import engine_spack, solve_all
 from hvd.build.engine_spack import SpackEngine
 from hvd.build.pipeline import Options
@@ -31,7 +31,7 @@ _TIMEOUT = 600
 _WARM_UP = "gmake"
 
 
-def run(names: List[str], options: Options, repeat: int = 1) -> Part:
+def run(names: List[str], options: Options, repeat: int = 1) -> Benchmark:
     """Solve each environment and builtin's nearest spec ``repeat`` times.
 
     Then solve the first 1, 2, 4, ... environments at a time, as ``./hvd concretize`` does.
@@ -42,7 +42,7 @@ def run(names: List[str], options: Options, repeat: int = 1) -> Part:
     options = dataclasses.replace(options, fresh=True)
     subjects = [environment.load(name) for name in names]
     current = Run(solve_all.NAME, "bench", options.verbose)
-    part = Part("solves", [])
+    part = Benchmark("solves", [])
     solved: Dict[str, Row] = {}
     with lock.exclusive(paths.state() / "lock"):
         with current.stage("setup"):

@@ -16,10 +16,10 @@ from cyclonedx.model.bom import Bom
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
-from hvd.build.parts import Part, file
+from hvd.build.components import Component, file
 from hvd.core import paths
 from hvd.core.files import write_atomically
-from hvd.fetch import index
+from hvd.fetch import python_index
 from hvd.fetch.mirror import DISTRIBUTION
 
 #: How the name of a patch begins that closes a vulnerability.
@@ -29,7 +29,7 @@ _NVD = "https://nvd.nist.gov/vuln/detail/"
 
 
 def write(
-    environment: str, engine: str, version: str, parts: List[Part], tools: Mapping[str, str]
+    environment: str, engine: str, version: str, parts: List[Component], tools: Mapping[str, str]
 ) -> pathlib.Path:
     """Write the bill of materials of a build, and return its file.
 
@@ -76,7 +76,7 @@ def _tool(name: str, commit: str) -> Dict[str, Any]:
     }
 
 
-def _component(part: Part, ref: str) -> Dict[str, Any]:
+def _component(part: Component, ref: str) -> Dict[str, Any]:
     properties = {"hvd:external": str(part.external).lower(), "hvd:prefix": part.prefix}
     return {
         "name": part.name,
@@ -97,7 +97,7 @@ def _hashes(sha256: str) -> List[Dict[str, str]]:
     return [{"alg": "SHA-256", "content": sha256}] if sha256 else []
 
 
-def _purl(part: Part) -> PackageURL:
+def _purl(part: Component) -> PackageURL:
     """Return the identifier that vulnerability databases use."""
     match = DISTRIBUTION.search(part.url)
     project = part.distribution or (match["project"] if match else "")
@@ -113,7 +113,7 @@ def _public(url: str) -> bool:
     return bool(url) and not url.startswith("file:")
 
 
-def _references(part: Part) -> List[Dict[str, Any]]:
+def _references(part: Component) -> List[Dict[str, Any]]:
     found: List[Dict[str, Any]] = []
     if _public(part.url) and part.commit:
         found.append({"type": "vcs", "url": part.url, "comment": f"commit {part.commit}"})
@@ -121,7 +121,7 @@ def _references(part: Part) -> List[Dict[str, Any]]:
         found.append({"type": "distribution", "url": part.url})
     if part.bom:
         own = pathlib.Path(part.bom)
-        hashes = _hashes(index.digest(own))
+        hashes = _hashes(python_index.digest(own))
         found.append({"type": "bom", "url": own.as_uri(), "comment": "by Spack", "hashes": hashes})
     return found
 

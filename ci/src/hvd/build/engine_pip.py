@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from packaging.version import Version
 
-from hvd.build import parts
+from hvd.build import components
 from hvd.core import paths, process, stamp
 from hvd.core.errors import HvdError
 from hvd.core.run import Run, Task
@@ -22,7 +22,7 @@ from hvd.host import accelerators, externals, framework, local, machine, mpi
 from hvd.host.accelerators import Library
 from hvd.host.mpi import Mpi
 from hvd.model import built, recipe, specs
-from hvd.model.built import Built, Change, Part
+from hvd.model.built import Built, Modification, Software
 from hvd.model.dag import DagNode
 from hvd.model.environment import HOROVOD, Environment
 from hvd.model.recipe import Recipe
@@ -213,7 +213,7 @@ class PipSolution:
         line = f"import site; site.addsitedir({frameworks!r})\n"
         (own / "hvd-frameworks.pth").write_text(line)
 
-    def record(self, task: Task) -> Tuple[Built, List[parts.Part]]:
+    def record(self, task: Task) -> Tuple[Built, List[components.Component]]:
         """The record of the build; Horovod and every distribution of its interpreter."""
         frameworks = self._values("frameworks")
         packages = {name: externals.PACKAGES.get(name, f"py-{name}") for name in frameworks}
@@ -221,8 +221,8 @@ class PipSolution:
         controllers = self._on("gloo", "mpi")
         variables = {"VIRTUAL_ENV": str(self.engine.venv), "PYTHONNOUSERSITE": "1"}
         variables.update(self.mpi.variables if self.mpi else {})
-        changes = [Change("prepend", "PATH", str(path)) for path in reversed(self._first)]
-        changes += [Change("set", name, value) for name, value in variables.items()]
+        changes = [Modification("prepend", "PATH", str(path)) for path in reversed(self._first)]
+        changes += [Modification("set", name, value) for name, value in variables.items()]
         done = Built(
             environment=self.environment.name,
             engine=self.engine.name,
@@ -235,15 +235,15 @@ class PipSolution:
             architectures=self._values("cuda_arch"),
             gpu_mpi="mpi" in self._values("gpu_ops"),
             python=self.found["python"]["version"],
-            compiler=Part(machine.compiler_name(), machine.compiler_version()),
-            mpi=Part(self.mpi.package, self.mpi.version) if self.mpi else Part(),
+            compiler=Software(machine.compiler_name(), machine.compiler_version()),
+            mpi=Software(self.mpi.package, self.mpi.version) if self.mpi else Software(),
             changes=tuple(changes),
             variables={"PATH": self._path, **variables},
             modules=(),
             inputs=built.inputs(self.environment, self.engine.name),
             digest=self.engine.digest(self.environment),
         )
-        root = parts.Part(
+        root = components.Component(
             name=self.spec.name,
             version=self.spec.versions,
             key=self.spec.name,
@@ -252,7 +252,7 @@ class PipSolution:
             prefix=str(self.engine.venv),
             patches=tuple(self.recipe.patches(self.spec)),
         )
-        return done, parts.of_distributions(root, self.found)
+        return done, components.of_distributions(root, self.found)
 
     def versions(self) -> Dict[str, str]:
         """The versions that the report names."""

@@ -6,7 +6,7 @@ import dataclasses
 import pathlib
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from hvd.build import parts
+from hvd.build import components
 from hvd.cache import transfer
 from hvd.cache.cache import Cache
 from hvd.core import paths, stamp
@@ -15,7 +15,7 @@ from hvd.core.run import Run, Task
 from hvd.fetch import clone
 from hvd.host import externals, local
 from hvd.model import built, recipe, solution
-from hvd.model.built import Built, Change, Part
+from hvd.model.built import Built, Modification, Software
 from hvd.model.dag import DagNode
 from hvd.model.environment import HOROVOD, Environment
 from hvd.solve import queries, site_check
@@ -179,7 +179,7 @@ class SpackSolution:
             if not wanted:
                 task.cached()
 
-    def record(self, task: Task) -> Tuple[Built, List[parts.Part]]:
+    def record(self, task: Task) -> Tuple[Built, List[components.Component]]:
         """The record of the build, and the packages that it consists of or was made with.
 
         Raises:
@@ -213,15 +213,15 @@ class SpackSolution:
             architectures=tuple(_listed(architectures)),
             gpu_mpi="mpi" in _listed(variants.get("gpu_ops")),
             python=nodes["python"]["version"],
-            compiler=Part(**found["compiler"]),
-            mpi=Part(**found["mpi"]),
-            changes=tuple(Change(**each) for each in found["changes"]),
+            compiler=Software(**found["compiler"]),
+            mpi=Software(**found["mpi"]),
+            changes=tuple(Modification(**each) for each in found["changes"]),
             variables=spack.activation(directory, task.log),
             modules=tuple(found["modules"]),
             inputs=built.inputs(self.environment, self.engine.name),
             digest=self.engine.digest(self.environment),
         )
-        return done, parts.of_solution(self.specs, found["parts"])
+        return done, components.of_solution(self.specs, found["parts"])
 
     def versions(self) -> Dict[str, str]:
         """The versions that the report names."""

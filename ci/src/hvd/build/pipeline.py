@@ -7,7 +7,7 @@ import pathlib
 import shutil
 from typing import Any, Dict, List, Mapping, Optional, Union
 
-from hvd.build import engine_spack, parts
+from hvd.build import components, engine_spack
 from hvd.build.engine_pip import PipEngine, PipSolution
 from hvd.build.engine_spack import SpackEngine, SpackSolution
 from hvd.cache.cache import Cache
@@ -137,7 +137,7 @@ def _record(run: Run, solution: Solution) -> Built:
         # its library takes a while to import, which the other commands need not spend
         from hvd.build import bom
 
-        commits = parts.commits(solution.engine.commits())
+        commits = components.commits(solution.engine.commits())
         path = bom.write(done.environment, done.engine, done.version, found, commits)
         task.say(paths.shorten(path))
     return done
@@ -186,8 +186,8 @@ def _report(outcome: Outcome, environment: Environment) -> None:
             versions=solution.versions() if solution else {},
             host=machine.describe(),
             dag=solution.dag() if solution else [],
-            commits=parts.commits(solution.engine.commits()) if solution else {},
-            bom=str(parts.file(done.environment, done.engine)) if done else "",
+            commits=components.commits(solution.engine.commits()) if solution else {},
+            bom=str(components.file(done.environment, done.engine)) if done else "",
             stages=[stage for stage in run.stages if stage.name != "report"],
             checks=outcome.checks,
         )

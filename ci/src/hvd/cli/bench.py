@@ -14,7 +14,7 @@ from hvd.core import console, paths
 from hvd.model import environment
 
 
-class PartName(str, enum.Enum):
+class BenchmarkName(str, enum.Enum):
     """The benchmarks, in the order of the page."""
 
     builds = "builds"
@@ -26,7 +26,7 @@ class PartName(str, enum.Enum):
 def bench(
     options: Options,
     name: str = EnvironmentArgument,
-    only: Optional[List[PartName]] = typer.Option(
+    only: Optional[List[BenchmarkName]] = typer.Option(
         None, "--only", help="Measure this part and keep the others; repeatable."
     ),
     repeat: int = typer.Option(
@@ -52,7 +52,7 @@ def bench(
             "solves": lambda: solves.run(environment.names(), options, repeat),
             "allreduce": lambda: allreduce.run(subject, options),
         }
-        for part in [each.value for each in only or PartName]:
+        for part in [each.value for each in only or BenchmarkName]:
             # kept at once: the next one takes minutes, and may fail
             console.note(paths.shorten(result.save(measure[part]())))
     for path in page.write(check):

@@ -15,7 +15,8 @@ from hvd.ci.gitlab import generate as generating
 from hvd.ci.gitlab import jobs
 from hvd.cli.common import SOURCES, takes
 from hvd.core import console, paths
-from hvd.model import environment, pins
+from hvd.model import environment
+from hvd.model.versions import pinned
 
 app = typer.Typer(
     help="Commands for pipelines; see docs/pipelines.md.",
@@ -42,7 +43,7 @@ def print_matrix() -> None:
     """Print the job matrix, one NAME=JSON per line, as $GITHUB_OUTPUT takes it."""
     axes = {
         "environments": environment.names(),
-        "pairs": [pair.name for pair in pins.versions().pairs],
+        "pairs": [pair.name for pair in pinned().pairs],
         "engines": ["spack", "pip"],
     }
     for name, values in axes.items():

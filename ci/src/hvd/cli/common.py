@@ -12,7 +12,8 @@ import typer
 from hvd.build.pipeline import Options
 from hvd.core import console
 from hvd.host import machine
-from hvd.model import environment, pins
+from hvd.model import environment
+from hvd.model.versions import pinned
 from hvd.solve.spack import Sources
 
 
@@ -94,7 +95,7 @@ _OPTIONS: Dict[str, Tuple[type, Any]] = {
         typer.Option(
             "", "--pair", metavar="NAME", show_default=False, rich_help_panel=_SOURCES,
             help="Supported pair of Spack and packages: "
-            + ", ".join(pair.name for pair in pins.versions().pairs) + ".",
+            + ", ".join(pair.name for pair in pinned().pairs) + ".",
         ),
     ),
     "verbose": (

@@ -12,7 +12,7 @@ import typer
 from hvd.core import console
 from hvd.report import text
 from hvd.solve import difference, sides
-from hvd.solve.difference import Change
+from hvd.solve.difference import Difference
 
 _COLOURS = {"added": "green", "removed": "red", "hash only": "dim"}
 _WHAT = "An environment, a spack.lock, a dag.json, or REVISION:PATH of one."
@@ -44,7 +44,7 @@ def diff(
     raise typer.Exit(1 if changes else 0)
 
 
-def _table(before: str, after: str, changes: List[Change]) -> rich.table.Table:
+def _table(before: str, after: str, changes: List[Difference]) -> rich.table.Table:
     table = rich.table.Table(box=None, pad_edge=False, header_style="bold")
     for title in ("Package", "Change", before, after):
         table.add_column(rich.markup.escape(title), overflow="fold")
@@ -55,7 +55,7 @@ def _table(before: str, after: str, changes: List[Change]) -> rich.table.Table:
     return table
 
 
-def _markdown(before: str, after: str, changes: List[Change]) -> str:
+def _markdown(before: str, after: str, changes: List[Difference]) -> str:
     if not changes:
         return f"{text.escape(before)} and {text.escape(after)} have the same packages.\n"
     packages = len({change.package for change in changes})

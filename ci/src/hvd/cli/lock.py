@@ -10,7 +10,8 @@ import typer
 from hvd.build import solve_all
 from hvd.build.pipeline import Options
 from hvd.cli.common import takes
-from hvd.model import environment, pins
+from hvd.model import environment
+from hvd.model.versions import pinned
 
 
 @takes("spack", "packages", "verbose")
@@ -24,6 +25,6 @@ def lock(
     ),
 ) -> None:
     """Concretize a site's environment with the default pair and keep the solution: dag.json."""
-    pair = pins.versions().pairs[0].name
+    pair = pinned().pairs[0].name
     options = dataclasses.replace(options, sources=dataclasses.replace(options.sources, pair=pair))
     solve_all.keep(names or environment.of_sites(), options, check)

@@ -19,7 +19,7 @@ from hvd.core import console, paths
 from hvd.core.errors import HvdError
 from hvd.deliver.publish import describe, plan, store
 from hvd.deliver.publish.describe import Module
-from hvd.deliver.publish.plan import Row, Source
+from hvd.deliver.publish.plan import Origin, Row
 from hvd.model import built, environment, site
 
 _ENGINES = {"spack": SpackEngine, "pip": PipEngine}
@@ -80,7 +80,7 @@ def publish(
         done = built.find(name, engine.value)
         built.check(done, _ENGINES[done.engine].digest(chosen))
         module = describe.describe(done, machine, machine.environments[base], suffix)
-        wanted.append((module, Source(name, done.engine)))
+        wanted.append((module, Origin(name, done.engine)))
         tools += [each for each in _tools(machine, tool) if each not in tools]
     with _opened(root, dry_run):
         current = store.read(root)

@@ -7,7 +7,7 @@ import re
 from typing import Callable, Dict, Iterable, List, Tuple
 
 from hvd.doctor.model import MPI_LIBRARIES, Facts, Finding, Launcher, State
-from hvd.model import pins
+from hvd.model.versions import pinned
 
 ok, warn, fail, unknown = State
 #: State, finding, and a remedy if it is not ok.
@@ -67,12 +67,12 @@ def _pair(facts: Facts) -> Result:
     spack = facts.spack
     if spack is None:
         return ok, "built by pip, without Spack"
-    known = {pair.name: pair for pair in pins.versions().pairs}.get(spack.pair)
+    known = {pair.name: pair for pair in pinned().pairs}.get(spack.pair)
     setup = "./hvd setup; --pair and --spack choose another"
     if not spack.pair:
         return unknown, "it is not recorded which Spack built it", setup
     if known is None:
-        return fail, f"{spack.pair} is no supported pair", pins.versions().choices()
+        return fail, f"{spack.pair} is no supported pair", pinned().choices()
     if not spack.version:
         return (
             warn,

@@ -10,7 +10,7 @@ import tempfile
 
 from hvd.core import process
 from hvd.core.errors import CommandFailed, HvdError
-from hvd.model.pins import Pin
+from hvd.model.versions import Pin
 
 #: Seconds that one git command may take.
 TIMEOUT = 900

@@ -13,8 +13,8 @@ import requests
 
 from hvd.core import process
 from hvd.core.errors import HvdError
-from hvd.fetch import clone, index
-from hvd.model.pins import Pin
+from hvd.fetch import clone, python_index
+from hvd.model.versions import Pin
 
 #: A Python distribution's address in a recipe: ``.../<first letter>/<project>/<file>``.
 DISTRIBUTION = re.compile(r"/packages/[^/]+/\w/(?P<project>[^/]+)/(?P<file>[^/]+)$")
@@ -78,7 +78,9 @@ def _fetch(
     path = urllib.parse.urlparse(source.url).path
     distribution = DISTRIBUTION.search(path)
     if distribution:
-        index.fetch(distribution["project"], distribution["file"], source.sha256, destination)
+        python_index.fetch(
+            distribution["project"], distribution["file"], source.sha256, destination
+        )
         return
     if _download(source, destination):
         return
@@ -94,7 +96,7 @@ def _fetch(
 
 def _download(source: Source, destination: pathlib.Path) -> bool:
     """Fetch the recipe's own URL; False where it has another file, or cannot be reached."""
-    with index.scratch(destination) as directory:
+    with python_index.scratch(destination) as directory:
         file = directory / "source"
         try:
             with requests.get(source.url, stream=True, timeout=_TIMEOUT) as reply:
@@ -103,14 +105,14 @@ def _download(source: Source, destination: pathlib.Path) -> bool:
                     shutil.copyfileobj(reply.raw, sink)
         except requests.RequestException:
             return False
-        return index.place(file, source.sha256, destination)
+        return python_index.place(file, source.sha256, destination)
 
 
 def _archive(
     source: Source, release: re.Match, address: str, destination: pathlib.Path, log: pathlib.Path
 ) -> None:
     """Make a release's tarball from its tag; the recipe's sha256 says whether it is the one."""
-    with index.scratch(destination) as directory:
+    with python_index.scratch(destination) as directory:
         checkout = directory / "checkout"
         tag = f"refs/tags/{release['tag']}"
         clone.ensure(address, Pin(release["tag"], tag), checkout, log)
@@ -121,7 +123,7 @@ def _archive(
             + ["--format=tar.gz", "-o", packed, f"--prefix={release['stem']}/", "HEAD"],
             log=log,
         )
-        if not index.place(packed, source.sha256, destination):
+        if not python_index.place(packed, source.sha256, destination):
             raise HvdError(
                 f"the archive of {release['tag']} at {address} is not the released file",
                 f"put the released file at {destination}",

@@ -9,7 +9,7 @@ import tarfile
 from typing import Iterable
 
 from hvd.core import paths, process
-from hvd.fetch import index
+from hvd.fetch import python_index
 from hvd.model.recipe import Recipe
 
 
@@ -21,8 +21,8 @@ def sdist(recipe: Recipe, version: str) -> pathlib.Path:
     """
     sha256 = recipe.versions()[version]
     path = paths.cache() / "sources" / "pip" / f"horovod-{version}.tar.gz"
-    if not path.is_file() or index.digest(path) != sha256:
-        index.fetch("horovod", path.name, sha256, path)
+    if not path.is_file() or python_index.digest(path) != sha256:
+        python_index.fetch("horovod", path.name, sha256, path)
     return path
 
 

@@ -10,7 +10,7 @@ from typing import Sequence
 
 from hvd.core import lock, paths, process, stamp
 from hvd.core.errors import HvdError
-from hvd.model import pins
+from hvd.model.versions import VERSIONS, pinned
 
 #: Seconds for a root.
 _TIMEOUT = 3600
@@ -29,11 +29,11 @@ def root(suite: str, log: pathlib.Path, options: Sequence[str] = ()) -> pathlib.
     Raises:
         HvdError: ``ci/versions.yaml`` has no such release, or mmdebstrap is missing or fails.
     """
-    packages = pins.versions().debian.get(suite)
+    packages = pinned().debian.get(suite)
     if packages is None:
         raise HvdError(
-            f"{paths.shorten(pins.VERSIONS)}: key 'debian': there is no '{suite}'",
-            f"use one of {', '.join(pins.versions().debian)}, or add it there",
+            f"{paths.shorten(VERSIONS)}: key 'debian': there is no '{suite}'",
+            f"use one of {', '.join(pinned().debian)}, or add it there",
         )
     place = paths.cache() / "debian" / suite
     done = place.with_name(f"{suite}.stamp")

@@ -18,7 +18,7 @@ from hvd.core import paths, process, stamp
 from hvd.core.errors import HvdError
 from hvd.host import mpi, programs
 from hvd.host.mpi import Mpi
-from hvd.model import pins
+from hvd.model.versions import pinned
 
 #: CMake's minimum version for Horovod 0.28.1, https://github.com/horovod/horovod/blob/v0.28.1/CMakeLists.txt
 _CMAKE_MINIMUM = Version("3.13")
@@ -34,7 +34,7 @@ def requirements(frameworks: Iterable[str], system_mpi: Optional[Mpi]) -> List[s
     Raises:
         HvdError: no version of one of the ``frameworks`` is pinned.
     """
-    framework = pins.versions().framework
+    framework = pinned().framework
     wanted = merged(chosen.requirements for chosen in framework.chosen(frameworks))
     if system_mpi is None:
         wanted.append(framework.mpi)
@@ -63,7 +63,7 @@ def interpreter(frameworks: Iterable[str]) -> str:
         HvdError: PATH has none.
     """
     supported = SpecifierSet()
-    for chosen in pins.versions().framework.chosen(frameworks):
+    for chosen in pinned().framework.chosen(frameworks):
         supported &= SpecifierSet(chosen.python)
     for name in (sys.executable, *(f"python3.{minor}" for minor in range(13, 8, -1)), "python3"):
         path = shutil.which(name)

@@ -14,7 +14,7 @@ from packaging.specifiers import SpecifierSet
 from hvd.core import schema
 from hvd.core.errors import HvdError
 from hvd.core.paths import ROOT, shorten
-from hvd.model import pins
+from hvd.model.versions import VERSIONS, pinned
 
 FILE = ROOT / "ci" / "matrix.yaml"
 SCHEMA = pathlib.Path(__file__).with_name("matrix.schema.json")
@@ -161,15 +161,15 @@ def load(file: pathlib.Path = FILE) -> Matrix:
         HvdError: the file has a mistake; names the key.
     """
     data = schema.load(file, SCHEMA)
-    values = {**data["axes"], "engine": [PIP, *(pair.name for pair in pins.versions().pairs)]}
+    values = {**data["axes"], "engine": [PIP, *(pair.name for pair in pinned().pairs)]}
     axes = {axis: list(values[axis]) for axis in AXES}
     blocks = {name: _block(block, axes) for name, block in data["blocks"].items()}
     _check_values(data, blocks, axes, file)
     _check_patterns(data["causes"], file)
     for entry in values["framework"].values():
         if "pins" in entry:
-            pinned = pins.versions().framework.chosen(entry["pins"])
-            entry["python"] = ",".join(each.python for each in pinned)
+            chosen = pinned().framework.chosen(entry["pins"])
+            entry["python"] = ",".join(each.python for each in chosen)
     for axis in ("mpi", "cmake"):
         for name, entry in values[axis].items():
             if "pin" in entry:
@@ -223,12 +223,12 @@ def _check_patterns(causes: Any, file: pathlib.Path) -> None:
 
 def _pinned(pin: str, key: str, file: pathlib.Path) -> str:
     """Return what ``ci/versions.yaml`` has at ``pin``, such as ``framework:mpi``."""
-    found: Any = dataclasses.asdict(pins.versions())
+    found: Any = dataclasses.asdict(pinned())
     for name in pin.split(":"):
         found = found.get(name) if isinstance(found, dict) else None
     if not isinstance(found, str):
         raise HvdError(
-            f"{shorten(file)}: key '{key}': {shorten(pins.VERSIONS)} has no {pin}",
+            f"{shorten(file)}: key '{key}': {shorten(VERSIONS)} has no {pin}",
             "use a key that it has, or give a requirement",
         )
     return found

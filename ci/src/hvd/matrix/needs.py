@@ -15,10 +15,11 @@ from hvd.core.errors import HvdError
 from hvd.host import externals, framework
 from hvd.matrix.definition import AXES, NONE, PIP, SYSTEM, Cell, Matrix
 from hvd.matrix.here import Here, cxx
-from hvd.model import pins, recipe, specs
+from hvd.model import recipe, specs
 from hvd.model.environment import HOROVOD
 from hvd.model.recipe import Recipe
 from hvd.model.specs import Spec
+from hvd.model.versions import pinned
 
 #: Variants that a distribution has in every cell.
 _VARIANTS = {
@@ -119,7 +120,7 @@ class Needs:
         own = [chosen.requirements, operations.requirements if operations else ()]
         common = [self.matrix.base.requirements]
         if values["python"] not in self.matrix.base.python:
-            common = [each.requirements for each in pins.versions().framework.chosen(chosen.pins)]
+            common = [each.requirements for each in pinned().framework.chosen(chosen.pins)]
         left_out = _undeclared(f"{self.spec(values)} ^python@{values['python']}")
         left_out = left_out - {_name(text) for group in own for text in group}
         return [text for text in _merged(*common, *own) if _name(text) not in left_out]
@@ -183,9 +184,7 @@ class Needs:
         """Return a digest of what is built and run: a result with another one is stale."""
         py_horovod = horovod()
         asked = py_horovod.complete(specs.parse(self.concrete(cell.values)))
-        pair = (
-            [] if cell.engine == PIP else [dataclasses.asdict(pins.versions().pair(cell.engine))]
-        )
+        pair = [] if cell.engine == PIP else [dataclasses.asdict(pinned().pair(cell.engine))]
         return stamp.of(
             py_horovod.versions().get(cell.horovod, ""),
             *py_horovod.patches(asked),

@@ -15,8 +15,7 @@ from hvd.core.errors import HvdError
 from hvd.fetch import clone
 from hvd.matrix.definition import Upstream
 from hvd.matrix.ranks import Ranks
-from hvd.model import pins
-from hvd.model.pins import Pin
+from hvd.model.versions import Pin, pinned
 
 PROGRAM = pathlib.Path(__file__).with_name("program_upstream.py")
 #: The variable that replaces the address of Horovod's source in ci/versions.yaml.
@@ -53,7 +52,7 @@ def run(
     """
     commit = upstream.sources[release]
     source = paths.cache() / "horovod" / commit
-    address = os.environ.get(ADDRESS) or pins.versions().git["horovod"]
+    address = os.environ.get(ADDRESS) or pinned().git["horovod"]
     clone.ensure(address, Pin(f"v{release}", commit), source, ranks.log)
     extra = ranks.scratch / "upstream"
     target = ranks.target

@@ -25,7 +25,7 @@ FORMAT = 2
 
 
 @dataclasses.dataclass(frozen=True)
-class Change:
+class Modification:
     """A change of one environment variable.
 
     Args:
@@ -42,7 +42,7 @@ class Change:
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
+class Software:
     """A piece of software: Spack's name of the package, and the version; both may be empty."""
 
     name: str = ""
@@ -90,9 +90,9 @@ class Built:
     architectures: Tuple[str, ...]
     gpu_mpi: bool
     python: str
-    compiler: Part
-    mpi: Part
-    changes: Tuple[Change, ...]
+    compiler: Software
+    mpi: Software
+    changes: Tuple[Modification, ...]
     variables: Mapping[str, str]
     modules: Tuple[str, ...]
     inputs: Mapping[str, str]

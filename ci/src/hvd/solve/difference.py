@@ -19,7 +19,7 @@ _LIKENESS = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Change:
+class Difference:
     """One thing that changed."""
 
     package: str
@@ -28,7 +28,7 @@ class Change:
     after: str = ""
 
 
-def compare(before: Side, after: Side) -> List[Change]:
+def compare(before: Side, after: Side) -> List[Difference]:
     """The changes from ``before`` to ``after``, by package.
 
     Where one of them is a kept solution, only what that shows is compared.
@@ -36,14 +36,14 @@ def compare(before: Side, after: Side) -> List[Change]:
     old, new = before.packages, after.packages
     if not (before.whole and after.whole):
         old, new = kept.reduce(old), kept.reduce(new)
-    changes: List[Change] = []
+    changes: List[Difference] = []
     for name in sorted({package.name for package in (*old, *new)}):
         pairs = _pairs([p for p in old if p.name == name], [p for p in new if p.name == name])
         for was, now in pairs:
             if was is None:
-                changes.append(Change(name, "added", after=_described(now)))
+                changes.append(Difference(name, "added", after=_described(now)))
             elif now is None:
-                changes.append(Change(name, "removed", before=_described(was)))
+                changes.append(Difference(name, "removed", before=_described(was)))
             else:
                 changes += _between(was, now)
     return changes
@@ -63,7 +63,7 @@ def _pairs(old: Sequence[Package], new: Sequence[Package]) -> Iterator[Tuple]:
     yield from ((None, now) for now in new)
 
 
-def _between(was: Package, now: Package) -> Iterator[Change]:
+def _between(was: Package, now: Package) -> Iterator[Difference]:
     gone = [word for word in was.variants if word not in now.variants]
     come = [word for word in now.variants if word not in was.variants]
     values = {
@@ -73,11 +73,13 @@ def _between(was: Package, now: Package) -> Iterator[Change]:
         "architecture": (was.architecture, now.architecture),
         "from": (was.origin, now.origin),
     }
-    found = [Change(was.name, kind, *pair) for kind, pair in values.items() if len(set(pair)) > 1]
+    found = [
+        Difference(was.name, kind, *pair) for kind, pair in values.items() if len(set(pair)) > 1
+    ]
     if not found and was.hash != now.hash:
         # the recipe is part of the hash, and so is every dependency's
         why = "its recipe" if was.recipe != now.recipe else "a dependency, or a patch"
-        found.append(Change(was.name, "hash only", was.hash[:7], f"{now.hash[:7]}, by {why}"))
+        found.append(Difference(was.name, "hash only", was.hash[:7], f"{now.hash[:7]}, by {why}"))
     yield from found
 
 

@@ -21,7 +21,7 @@ from hvd.core.errors import HvdError
 from hvd.core.files import write_atomically
 from hvd.model import solution
 from hvd.model.environment import Environment
-from hvd.model.pins import Pair
+from hvd.model.versions import Pair
 from hvd.report import text
 
 #: The variants that the externals of sites state; the others have defaults that Spack assumes.

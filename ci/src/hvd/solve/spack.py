@@ -21,9 +21,8 @@ from hvd.core.process import Completed
 from hvd.fetch import clone, mirror
 from hvd.fetch.mirror import Source
 from hvd.host import mpi
-from hvd.model import pins
-from hvd.model.pins import Pair, Pin
-from hvd.solve import indices, queries
+from hvd.model.versions import Pair, Pin, pinned
+from hvd.solve import queries, repo_index
 
 _VERSION = re.compile(r'^__version__ = "(\d+\.\d+)', re.MULTILINE)
 #: The compilers that are looked for.
@@ -119,7 +118,7 @@ class Spack:
                 "build_stage": [str(self.state / "stage")],
                 "test_stage": str(self.state / "test"),
                 "source_cache": str(cache / "downloads"),
-                "misc_cache": str(indices.directory(self.pair.name)),
+                "misc_cache": str(repo_index.directory(self.pair.name)),
                 "build_jobs": jobs,
                 # only for users who have set a directory for it
                 "ccache": bool(os.environ.get("CCACHE_DIR") and shutil.which("ccache")),
@@ -303,7 +302,7 @@ def locate(sources: Sources, log: pathlib.Path) -> Spack:
         "packages": sources.packages,
         "compiler-wrapper": sources.compiler_wrapper,
     }
-    addresses = {**pins.versions().git, **{kind: each for kind, each in named.items() if each}}
+    addresses = {**pinned().git, **{kind: each for kind, each in named.items() if each}}
     root = root or _cached("spack", addresses["spack"], pair.spack, log)
     packages = packages or _cached("packages", addresses["packages"], pair.packages, log)
     return Spack(root, packages.resolve(), pair, addresses)
@@ -326,14 +325,14 @@ def _installed() -> Optional[pathlib.Path]:
     if program:
         candidates.append(str(pathlib.Path(program).resolve().parents[1]))
     for candidate in filter(None, candidates):
-        if pins.versions().pairs_of(version(pathlib.Path(candidate))):
+        if pinned().pairs_of(version(pathlib.Path(candidate))):
             return pathlib.Path(candidate).resolve()
     return None
 
 
 def _pair(root: Optional[pathlib.Path], packages: Optional[pathlib.Path], name: str) -> Pair:
     """The supported pair with that Spack, those packages and that name, where they are given."""
-    versions = pins.versions()
+    versions = pinned()
     if name and not root:
         return versions.pair(name)
     pairs: Sequence[Pair] = versions.pairs

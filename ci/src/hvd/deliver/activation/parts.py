@@ -9,7 +9,7 @@ import os
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from hvd.model import environment, site
-from hvd.model.built import Built, Change
+from hvd.model.built import Built, Modification
 from hvd.model.site import Site, Use
 
 #: The variable that names the active environment, for ``./hvd doctor`` and for people.
@@ -42,7 +42,7 @@ def modules(built: Built, use: Optional[Use]) -> List[str]:
     return loads + [each for each in built.modules if each.partition("/")[0] not in names]
 
 
-def lists(changes: Sequence[Change]) -> List[Change]:
+def lists(changes: Sequence[Modification]) -> List[Modification]:
     """One change for each entry of a list; made in this order, the right entry ends up first."""
     entries: Dict[Tuple[str, str, str], List[str]] = {}
     for change in changes:
@@ -55,13 +55,13 @@ def lists(changes: Sequence[Change]) -> List[Change]:
             values.remove(value)
         values.append(value)
     found = [
-        Change(kind, name, value, separator)
+        Modification(kind, name, value, separator)
         for (name, kind, separator), values in sorted(entries.items())
         for value in values
     ]
     if any(change.name == "MANPATH" for change in found):
         # an empty entry stands for the system's manual pages
-        found.append(Change("append", "MANPATH", ""))
+        found.append(Modification("append", "MANPATH", ""))
     return found
 
 

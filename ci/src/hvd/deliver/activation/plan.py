@@ -11,7 +11,7 @@ from hvd.model.built import Built
 
 
 @dataclasses.dataclass(frozen=True)
-class Change:
+class VariableChange:
     """The change of one variable.
 
     Args:
@@ -41,7 +41,7 @@ class Plan:
     """
 
     modules: Tuple[str, ...]
-    changes: Tuple[Change, ...]
+    changes: Tuple[VariableChange, ...]
     comment: str
 
     def applied(self, before: Mapping[str, str]) -> Dict[str, str]:
@@ -72,9 +72,9 @@ def make(built: Built, nodes: int = 2, rdma: bool = False) -> Plan:
         comment += f" on {machine.name}, {nodes} node{'s' if nodes > 1 else ''}"
     changes = {change.name: change for change in _lists(built)}
     # it would name another Python's standard library
-    changes["PYTHONHOME"] = Change("PYTHONHOME", None)
+    changes["PYTHONHOME"] = VariableChange("PYTHONHOME", None)
     for name, value in parts.variables(built, fabric).items():
-        changes[name] = Change(name, value)
+        changes[name] = VariableChange(name, value)
     for change in changes.values():
         if "\0" in (change.value or ""):
             raise HvdError(f"{built.name}: {change.name} has a NUL in it", _again(built))
@@ -84,7 +84,7 @@ def make(built: Built, nodes: int = 2, rdma: bool = False) -> Plan:
     return Plan(tuple(parts.modules(built, use)), tuple(changes.values()), comment)
 
 
-def _lists(built: Built) -> List[Change]:
+def _lists(built: Built) -> List[VariableChange]:
     """One change for each list.
 
     What a package appends goes behind what others prepend, and before the shell's own entries.
@@ -95,7 +95,7 @@ def _lists(built: Built) -> List[Change]:
         values = entries.setdefault((change.name, change.separator), [])
         values.insert(0 if change.kind == "prepend" else len(values), change.value)
     return [
-        Change(name, separator.join(values), prepend=separator == ":")
+        VariableChange(name, separator.join(values), prepend=separator == ":")
         for (name, separator), values in entries.items()
     ]
 

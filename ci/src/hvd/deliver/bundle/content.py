@@ -14,8 +14,9 @@ from hvd.core.errors import HvdError
 from hvd.core.run import Task
 from hvd.fetch import clone, source
 from hvd.host import framework
-from hvd.model import pins, recipe
+from hvd.model import recipe
 from hvd.model.environment import HOROVOD, Environment
+from hvd.model.versions import pinned
 from hvd.solve.spack import Spack
 
 #: pip's arguments for what ./hvd itself needs; tests and notebooks need more, which is left out.
@@ -109,7 +110,7 @@ def wheels(environment: Environment, python: str, directory: pathlib.Path, task:
     if python:
         # with an MPI and CMake, which the other machine may not have
         wanted = framework.requirements(environment.frameworks, None)
-        wanted = list(dict.fromkeys([*wanted, pins.versions().framework.cmake]))
+        wanted = list(dict.fromkeys([*wanted, pinned().framework.cmake]))
     store = paths.state() / "bundles" / "wheels"
     digest = stamp.of(_REQUIREMENTS, wanted, sys.version, python)
     if not stamp.matches(store / "stamp", digest):

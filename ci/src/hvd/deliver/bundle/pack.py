@@ -13,7 +13,7 @@ from typing import Iterator, Mapping
 
 from hvd.core.errors import HvdError
 from hvd.core.files import write_atomically
-from hvd.fetch import index
+from hvd.fetch import python_index
 
 #: The checksum of each file of the bundle but this one, for sha256sum(1).
 SUMS = "SHA256SUMS"
@@ -61,9 +61,9 @@ def seal(directory: pathlib.Path, facts: Mapping[str, str]) -> str:
     installer = shutil.copyfile(INSTALLER, directory / INSTALLER.name)
     installer.chmod(0o755)
     files = sorted(path for path in directory.rglob("*") if path.is_file())
-    lines = [f"{index.digest(path)}  {path.relative_to(directory)}\n" for path in files]
+    lines = [f"{python_index.digest(path)}  {path.relative_to(directory)}\n" for path in files]
     write_atomically(directory / SUMS, "".join(lines).encode())
-    return index.digest(directory / SUMS)
+    return python_index.digest(directory / SUMS)
 
 
 def _archive(directory: pathlib.Path, mode: str) -> pathlib.Path:

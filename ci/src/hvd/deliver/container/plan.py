@@ -13,10 +13,10 @@ from packaging.utils import canonicalize_name
 from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.host import externals
-from hvd.model import pins, recipe, specs
+from hvd.model import recipe, specs
 from hvd.model.environment import HOROVOD, Environment
-from hvd.model.pins import Images
 from hvd.model.specs import Spec
+from hvd.model.versions import Images, pinned
 from hvd.solve import kept, site_check
 
 #: The part of the checkout that goes into the image: what the pip engine needs.
@@ -96,11 +96,11 @@ def make(environment: Environment, mpi: str = "", target: str = "") -> Plan:
     variants.update(architectures)
     gpu = variants.get("cuda") is True
     _refuse(variants, frameworks, gpu)
-    pinned = pins.versions().container
-    images = pinned.images["cuda" if gpu else "cpu"]
+    container = pinned().container
+    images = container.images["cuda" if gpu else "cpu"]
     dependencies = _pinned(frameworks, images)
     abi = _abi(environment, mpi) if variants.get("mpi") is True else ""
-    requirement = pinned.mpi[abi] if abi else ""
+    requirement = container.mpi[abi] if abi else ""
     if abi:
         dependencies[abi] = Spec(abi, _version(requirement))
     known.check(Spec(HOROVOD, version, variants, dependencies))
@@ -142,7 +142,7 @@ def _architectures(environment: Environment, variants: Mapping[str, Any]) -> Dic
 def _pinned(frameworks: Iterable[str], images: Images) -> Dict[str, Spec]:
     """The pinned frameworks by their Spack packages."""
     found = {}
-    for chosen in pins.versions().framework.chosen(frameworks):
+    for chosen in pinned().framework.chosen(frameworks):
         if images.python not in SpecifierSet(chosen.python):
             raise HvdError(
                 f"the pinned frameworks need Python {chosen.python}, and {images.run} has "

@@ -10,7 +10,7 @@ from hvd.deliver import template
 from hvd.deliver.activation import parts
 from hvd.deliver.publish import naming
 from hvd.host import externals
-from hvd.model.built import Built, Change
+from hvd.model.built import Built, Modification
 from hvd.model.site import Site, Use
 
 _HELP = pathlib.Path(__file__).with_name("templates") / "help.txt.j2"
@@ -56,7 +56,7 @@ class Module:
     help: str
     conflicts: Tuple[str, ...]
     depends_on: Tuple[str, ...]
-    changes: Tuple[Change, ...]
+    changes: Tuple[Modification, ...]
 
     @property
     def full_name(self) -> str:
@@ -80,7 +80,7 @@ def describe(built: Built, machine: Site, use: Use, suffix: str = "") -> Module:
     facts = _facts(built)
     loads = parts.modules(built, use)
     conflicts = [name, *_other_mpis(built, machine, loads), *machine.modules.conflict]
-    variables = [Change("set", *each) for each in parts.variables(built, fabric).items()]
+    variables = [Modification("set", *each) for each in parts.variables(built, fabric).items()]
     return Module(
         name=name,
         version=version,

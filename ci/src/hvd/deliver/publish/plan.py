@@ -11,7 +11,7 @@ from hvd.deliver.publish.describe import Module
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
+class Origin:
     """The origin of a module: an environment, and the engine that built it."""
 
     environment: str
@@ -32,7 +32,7 @@ class Tree:
     """
 
     files: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
-    sources: Mapping[str, Source] = dataclasses.field(default_factory=dict)
+    sources: Mapping[str, Origin] = dataclasses.field(default_factory=dict)
     defaults: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
@@ -47,7 +47,7 @@ class Row:
 
 def make(
     current: Tree,
-    wanted: Sequence[Tuple[Module, Source]],
+    wanted: Sequence[Tuple[Module, Origin]],
     tools: Sequence[str],
     default: bool = False,
     replace: bool = False,
@@ -65,7 +65,7 @@ def make(
         HvdError: two modules have the same name and different content.
     """
     files: Dict[str, bytes] = dict(current.files)
-    sources: Dict[str, Source] = dict(current.sources)
+    sources: Dict[str, Origin] = dict(current.sources)
     defaults: Dict[str, str] = dict(current.defaults)
     added = set()
     for tool in tools:

@@ -24,7 +24,7 @@ from typing import Dict, Iterator
 from hvd.core import lock
 from hvd.core.errors import HvdError
 from hvd.deliver.publish import disk
-from hvd.deliver.publish.plan import Source, Tree
+from hvd.deliver.publish.plan import Origin, Tree
 
 GENERATIONS = ".generations"
 CURRENT = ".current"
@@ -100,7 +100,7 @@ def load(root: pathlib.Path, name: str) -> Generation:
         if data["format"] != FORMAT:
             raise KeyError(f"format {data['format']}")
         digests, parent, defaults = data["files"], data["parent"], data["defaults"]
-        sources = {path: Source(**source) for path, source in data["modules"].items()}
+        sources = {path: Origin(**source) for path, source in data["modules"].items()}
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise HvdError(
             f"{manifest} cannot be read: {error}",

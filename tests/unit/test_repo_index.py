@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from hvd.core import paths
-from hvd.solve import indices
+from hvd.solve import repo_index
 
 
 @pytest.fixture
@@ -26,22 +26,22 @@ def write(place, text, time):
 
 def test_a_patch_alone_makes_other_indices(recipes):
     """Its recipe is as old as before, so Spack would look for the patch that was."""
-    before = indices.directory("spack-1.2")
-    assert before.is_dir() and indices.directory("spack-1.2") == before
-    assert indices.directory("spack-1.1") != before
+    before = repo_index.directory("spack-1.2")
+    assert before.is_dir() and repo_index.directory("spack-1.2") == before
+    assert repo_index.directory("spack-1.1") != before
     patch = next(recipes.glob("*/*.patch"))
     patch.write_text(patch.read_text() + "\n")
-    assert indices.directory("spack-1.2") != before
+    assert repo_index.directory("spack-1.2") != before
 
 
 def test_those_of_spacks_own_packages_are_taken_over(recipes):
-    place = indices.directory("spack-1.2")
+    place = repo_index.directory("spack-1.2")
     old = place.parent / "patches" / "builtin-v5-index.json"
     write(old, "of an earlier ./hvd", 1000)
     write(place / "patches" / "builtin-v5-index.json", "newer", 2000)
     write(place / "patches" / "hvd-v5-index.json", "ours", 3000)
     (recipes / "another.patch").write_text("x")
-    other = indices.directory("spack-1.2")
+    other = repo_index.directory("spack-1.2")
     assert [file.name for file in (other / "patches").iterdir()] == ["builtin-v5-index.json"]
     taken = other / "patches" / "builtin-v5-index.json"
     assert taken.read_text() == "newer" and taken.stat().st_mtime == 2000

@@ -126,6 +126,6 @@ def load(path: pathlib.Path = VERSIONS) -> Versions:
 
 
 @functools.cache
-def versions() -> Versions:
+def pinned() -> Versions:
     """Return the versions of this checkout, read once."""
     return load()

@@ -8,11 +8,11 @@ import subprocess
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from hvd.core import paths
-from hvd.fetch import clone, index
+from hvd.fetch import clone, python_index
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
+class Component:
     """A piece of software that a build consists of, or was made with."""
 
     name: str  # the package, as the engine calls it
@@ -48,7 +48,7 @@ def commits(tools: Mapping[str, str]) -> Dict[str, str]:
     return found
 
 
-def of_solution(specs: Mapping[str, Any], facts: Sequence[Dict[str, Any]]) -> List[Part]:
+def of_solution(specs: Mapping[str, Any], facts: Sequence[Dict[str, Any]]) -> List[Component]:
     """The parts of a build of Spack's.
 
     Args:
@@ -56,12 +56,12 @@ def of_solution(specs: Mapping[str, Any], facts: Sequence[Dict[str, Any]]) -> Li
         facts: what ``hvd.solve.queries.built`` printed.
     """
     known = {each.pop("hash"): each for each in map(dict, facts)}
-    ours = {index.digest(path): path for path in paths.PACKAGES.glob("*/*.patch")}
+    ours = {python_index.digest(path): path for path in paths.PACKAGES.glob("*/*.patch")}
     found = []
     for key, spec in specs.items():
         external = "external" in spec
         taken = external and spec["name"].startswith("py-")
-        part = Part(
+        part = Component(
             name=spec["name"],
             version=spec["version"],
             key=key,
@@ -75,12 +75,12 @@ def of_solution(specs: Mapping[str, Any], facts: Sequence[Dict[str, Any]]) -> Li
     return found
 
 
-def of_distributions(root: Part, found: Mapping[str, Any]) -> List[Part]:
+def of_distributions(root: Component, found: Mapping[str, Any]) -> List[Component]:
     """The parts of a build of pip's: Horovod, ``root``, and all that its interpreter has."""
     python = found["python"]
-    base = Part("python", python["version"], "python", prefix=python["prefix"], external=True)
+    base = Component("python", python["version"], "python", prefix=python["prefix"], external=True)
     others = [
-        Part(name, each["version"], name, name, prefix=each["prefix"], external=True)
+        Component(name, each["version"], name, name, prefix=each["prefix"], external=True)
         for name, each in found["distributions"].items()
         if name != root.distribution
     ]

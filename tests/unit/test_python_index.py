@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from hvd.core.errors import HvdError
-from hvd.fetch import index
+from hvd.fetch import python_index
 
 CONTENT = b"an sdist, for all that matters here"
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -33,7 +33,7 @@ def server(tmp_path, monkeypatch):
     httpd = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=httpd.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{httpd.server_port}/simple"
-    monkeypatch.setattr(index, "pip_settings", lambda: {"index-url": url})
+    monkeypatch.setattr(python_index, "pip_settings", lambda: {"index-url": url})
     yield root
     httpd.shutdown()
     httpd.server_close()
@@ -41,7 +41,7 @@ def server(tmp_path, monkeypatch):
 
 def test_the_file_arrives_whole(server, tmp_path):
     destination = tmp_path / "mirror" / "horovod-0.28.1.tar.gz"
-    index.fetch("horovod", "horovod-0.28.1.tar.gz", SHA256, destination)
+    python_index.fetch("horovod", "horovod-0.28.1.tar.gz", SHA256, destination)
     assert destination.read_bytes() == CONTENT
     assert [p.name for p in destination.parent.iterdir()] == [destination.name]
 
@@ -50,7 +50,7 @@ def test_another_file_of_that_name_is_refused_and_nothing_is_left(server, tmp_pa
     (server / "files" / "horovod-0.28.1.tar.gz").write_bytes(b"something else")
     destination = tmp_path / "mirror" / "horovod-0.28.1.tar.gz"
     with pytest.raises(HvdError) as caught:
-        index.fetch("horovod", "horovod-0.28.1.tar.gz", SHA256, destination)
+        python_index.fetch("horovod", "horovod-0.28.1.tar.gz", SHA256, destination)
     assert "hashes to" in caught.value.message and SHA256[:12] in caught.value.message
     assert list(destination.parent.iterdir()) == []
 
@@ -64,15 +64,17 @@ def test_another_file_of_that_name_is_refused_and_nothing_is_left(server, tmp_pa
 )
 def test_what_is_missing_is_said(server, tmp_path, project, filename, message):
     with pytest.raises(HvdError) as caught:
-        index.fetch(project, filename, SHA256, tmp_path / filename)
+        python_index.fetch(project, filename, SHA256, tmp_path / filename)
     assert message in caught.value.message
     assert "pip config list" in caught.value.remedy
 
 
 def test_no_server_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(index, "pip_settings", lambda: {"index-url": "http://127.0.0.1:9/simple"})
+    monkeypatch.setattr(
+        python_index, "pip_settings", lambda: {"index-url": "http://127.0.0.1:9/simple"}
+    )
     with pytest.raises(HvdError) as caught:
-        index.fetch("horovod", "horovod-0.28.1.tar.gz", SHA256, tmp_path / "x")
+        python_index.fetch("horovod", "horovod-0.28.1.tar.gz", SHA256, tmp_path / "x")
     assert "127.0.0.1: ConnectionError" in caught.value.message
 
 
@@ -81,15 +83,15 @@ def test_link_directories_come_first(tmp_path, monkeypatch):
     links.mkdir()
     (links / "horovod-0.28.1.tar.gz").write_bytes(CONTENT)
     settings = {"find-links": str(links), "index-url": "http://127.0.0.1:9/simple"}
-    monkeypatch.setattr(index, "pip_settings", lambda: settings)
-    index.fetch("horovod", "horovod-0.28.1.tar.gz", SHA256, tmp_path / "got")
+    monkeypatch.setattr(python_index, "pip_settings", lambda: settings)
+    python_index.fetch("horovod", "horovod-0.28.1.tar.gz", SHA256, tmp_path / "got")
     assert (tmp_path / "got").read_bytes() == CONTENT
 
 
 def test_pips_settings_are_read_environment_first(monkeypatch):
     listed = "global.index-url='https://site.example/simple'\n:env:.cert='/etc/ssl/site.pem'\n"
     listed += ":env:.index-url='https://env.example/simple'\nglobal.timeout='60'\n"
-    monkeypatch.setattr(index, "_pip", lambda *_: listed)
-    settings = index.pip_settings()
+    monkeypatch.setattr(python_index, "_pip", lambda *_: listed)
+    settings = python_index.pip_settings()
     assert settings["index-url"] == "https://env.example/simple"
     assert settings["cert"] == "/etc/ssl/site.pem"
