@@ -1,77 +1,44 @@
-"""Tiers, and what they need."""
+"""The tiers, one for each directory, and the fixtures that several of them use."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 import pathlib
-import re
-import shutil
-import subprocess
-import sys
+from typing import Optional
 
 import pytest
-from xdist.scheduler import LoadScopeScheduling
 
-from hvd.core import paths
+from hvd.cli.testing import TIERS
 from hvd.core.errors import HvdError
 from hvd.fetch import source
-from hvd.model import recipe
+from hvd.model import recipe, specs
 from hvd.model.versions import pinned
 from hvd.solve import spack as spack_module
 from hvd.solve.spack import Sources, Spack
 
-#: Directory below tests/ to the tier that --require names; the longest one counts.
-TIERS = {tier: tier for tier in ("build", "bundle", "compile", "container")}
-TIERS.update({"recipes": "spack", "build/services": "services"})
+pytest_plugins = ["tests.real_builds"]
 
-
-#: Tiers that take long, and run where they are asked for.
-ON_DEMAND = ("services", "bundle", "compile", "container")
+HERE = pathlib.Path(__file__).parent
+#: Tiers that run only where they are required.
+ON_DEMAND = ("services", "compile", "bundle", "container")
 
 
 def tier(path: pathlib.Path) -> str:
-    """The tier of a file of tests; empty for those that need nothing."""
-    parents = path.relative_to(pathlib.Path(__file__).parent).parents
-    return next((TIERS[str(each)] for each in parents if str(each) in TIERS), "")
+    """The tier of a test file: the name of its directory below ``tests``."""
+    return path.relative_to(HERE).parts[0]
 
 
-#: The group of the tests that share what was really built.
-BUILT = "built"
-
-
-@functools.cache
-def group(file: str) -> str:
-    """What one process runs: the files with tests of the builds, or else one file."""
-    return BUILT if re.search(r"\bbuilt_\w+", (paths.ROOT / file).read_text()) else file
-
-
-class ByGroup(LoadScopeScheduling):
-    """Hand out tests to several processes by group; what is made for one is made once."""
-
-    def _split_scope(self, nodeid):
-        return group(nodeid.partition("::")[0])
-
-
-def pytest_xdist_make_scheduler(config, log):
-    return ByGroup(config, log)
-
-
-@functools.cache
-def give_way() -> None:
-    """Leave the cores to the process that builds, which all the others wait for in the end."""
-    os.nice(5)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item):
-    if "PYTEST_XDIST_WORKER" in os.environ and group(item.location[0]) != BUILT:
-        give_way()
+def required(config) -> set:
+    return set(filter(None, config.getoption("--require").split(",")))
 
 
 def pytest_addoption(parser):
-    parser.addoption("--require", default="", help="comma-separated tiers that must run")
+    parser.addoption(
+        "--require",
+        default="",
+        help=f"comma-separated tiers in which a skip is a failure: {', '.join(TIERS)}",
+    )
     parser.addoption(
         "--pairs",
         default=pinned().pairs[0].name,
@@ -79,47 +46,50 @@ def pytest_addoption(parser):
     )
 
 
+def pytest_configure(config):
+    """Refuse to run if a required tier is not among the tests that are asked for."""
+    asked = [config.invocation_params.dir / each.partition("::")[0] for each in config.args]
+    for name in required(config):
+        directory = HERE / name
+        if not any(directory.is_relative_to(p) or p.is_relative_to(directory) for p in asked):
+            raise pytest.UsageError(f"the required tier '{name}' is not asked for")
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """A required tier that is not even collected is missing; one that takes long is required."""
-    # what takes longest begins first
-    items.sort(key=lambda item: group(str(item.path.relative_to(paths.ROOT))) != BUILT)
-    required = set(filter(None, config.getoption("--require").split(",")))
-    missing = required - {tier(item.path) for item in items}
-    if missing:
-        message = f"no test of the required tier '{min(missing)}' was collected"
-        if not hasattr(config, "workeroutput"):
-            raise pytest.UsageError(message)
-        # a process of several would end as if it had crashed
-        config.workeroutput[_MISSING] = message
-        items.clear()
+    """Skip what runs on demand; group the rest by file; begin with what takes longest."""
     for item in items:
-        its = tier(item.path)
-        if its in ON_DEMAND and its not in required:
-            reason = f"tier '{its}': it takes long, and is asked for by --require {its}"
+        name = tier(item.path)
+        if name in ON_DEMAND and name not in required(config):
+            reason = f"tier '{name}' runs on demand: --require {name}"
             item.add_marker(pytest.mark.skip(reason=reason))
+        # one process runs a file, whose fixtures are made once
+        if not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    items.sort(key=lambda item: not _is_built(item))
 
 
-#: Under which a process says what keeps the tests from being run.
-_MISSING = "hvd_missing"
+def _is_built(item) -> bool:
+    """Whether an item is of the group of tests that share real builds."""
+    return item.get_closest_marker("xdist_group").args == ("built",)
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node):
-    """Take over what one of several processes said."""
-    message = getattr(node, "workeroutput", {}).get(_MISSING)
-    if message:
-        node.config.hvd_missing = message
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Give way to the process that builds, for which the others wait in the end."""
+    if "PYTEST_XDIST_WORKER" in os.environ and not _is_built(item):
+        os.setpriority(os.PRIO_PROCESS, 0, 5)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session):
-    if hasattr(session.config, _MISSING):
-        session.exitstatus = pytest.ExitCode.USAGE_ERROR
-
-
-def pytest_terminal_summary(terminalreporter, config):
-    if hasattr(config, _MISSING):
-        terminalreporter.write_line(f"ERROR: {config.hvd_missing}", red=True)
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item):
+    """Turn a skip in a required tier into a failure for the same reason."""
+    report = yield
+    if report.skipped and tier(item.path) in required(item.config):
+        reason = report.longrepr[2]
+        report.outcome = "failed"
+        report.longrepr = f"tier '{tier(item.path)}' is required. {reason}"
+    return report
 
 
 def chosen_pairs(config) -> list:
@@ -128,30 +98,12 @@ def chosen_pairs(config) -> list:
     return [pair.name for pair in pinned().pairs] if asked == "all" else asked.split(",")
 
 
-def unmet(config, tier: str, reason: str):
-    """Skip for want of a tier's need, or fail where the tier is required."""
-    if tier in config.getoption("--require").split(","):
-        pytest.fail(f"tier '{tier}' is required: {reason}", pytrace=False)
-    pytest.skip(f"tier '{tier}': {reason}")
-
-
-@pytest.fixture(scope="session")
-def find_spack(request, tmp_path_factory):
-    """A function that gives the isolated Spack of a pair, or skips."""
-    found = {}
-
-    def find(name: str) -> Spack:
-        if name not in found:
-            log = tmp_path_factory.mktemp(name) / "log"
-            try:
-                found[name] = spack_module.locate(Sources(pair=name), log)
-            except HvdError as error:
-                found[name] = error
-        if isinstance(found[name], HvdError):
-            unmet(request.config, "spack", found[name].message)
-        return found[name]
-
-    return find
+def locate_spack(pair: str, log: pathlib.Path) -> Spack:
+    """The isolated Spack of a pair; skips where it cannot be fetched."""
+    try:
+        return spack_module.locate(Sources(pair=pair), log)
+    except HvdError as error:
+        pytest.skip(error.message)
 
 
 @pytest.fixture(scope="session")
@@ -160,65 +112,34 @@ def py_horovod():
     return recipe.load("py-horovod")
 
 
-@pytest.fixture(scope="session")
-def horovod_tree(py_horovod, tmp_path_factory, request):
-    """A function that unpacks Horovod's sdist of a version anew, and applies patch files."""
+def sdist(horovod: recipe.Recipe, version: str) -> pathlib.Path:
+    """The archive of a release of Horovod; skips where it cannot be fetched."""
+    try:
+        return source.sdist(horovod, version)
+    except HvdError as error:
+        pytest.skip(error.message)
 
-    def tree(version: str, *patches: pathlib.Path) -> pathlib.Path:
-        try:
-            sdist = source.sdist(py_horovod, version)
-        except HvdError as error:
-            unmet(request.config, "build", error.message)
+
+@pytest.fixture(scope="session")
+def horovod_tree(py_horovod, tmp_path_factory):
+    """A function that unpacks a version of Horovod anew.
+
+    Without ``variants`` it is as it was released; with the variants of a spec, which may be
+    empty, it has the recipe's patches for them.
+    """
+
+    def tree(version: str, variants: Optional[str] = None) -> pathlib.Path:
         directory = tmp_path_factory.mktemp(f"horovod-{version}")
-        unpacked = source.unpack(sdist, directory / "source")
-        source.patch(unpacked, patches, directory / "log")
+        unpacked = source.unpack(sdist(py_horovod, version), directory / "source")
+        if variants is not None:
+            spec = specs.parse(f"py-horovod@{version} {variants}")
+            source.patch(unpacked, py_horovod.patches(spec), directory / "log")
         return unpacked
 
     return tree
 
 
-@dataclasses.dataclass(frozen=True)
-class Checkout:
-    """A copy of this checkout, with a ``.hvd`` of its own; run by this process's Python."""
-
-    root: pathlib.Path
-
-    def command(self, *arguments: object) -> list:
-        return [sys.executable, "-m", "hvd", *map(str, arguments)]
-
-    def environment(self, **changes: str) -> dict:
-        return {**os.environ, "PYTHONPATH": str(self.root / "ci" / "src"), **changes}
-
-    def hvd(self, *arguments: object, **changes: str) -> subprocess.CompletedProcess:
-        """Run ``./hvd`` in the copy; its output is captured."""
-        return self.run(self.command(*arguments), **changes)
-
-    def shell(self, program: str) -> subprocess.CompletedProcess:
-        """Run a line of shell in the copy; its output is captured."""
-        return self.run(["bash", "-c", program])
-
-    def run(self, command: list, **changes: str) -> subprocess.CompletedProcess:
-        """Run ``command`` in the copy; its output is captured."""
-        return subprocess.run(
-            command,
-            cwd=self.root,
-            env=self.environment(**changes),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-
-
-def copy_checkout(destination: pathlib.Path) -> Checkout:
-    """Copy what git tracks, or would track, to ``destination``."""
-    listed = subprocess.run(
-        ["git", "-C", paths.ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
-    for name in filter(None, listed.split("\0")):
-        target = destination / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(paths.ROOT / name, target, follow_symlinks=False)
-    return Checkout(destination)
+@pytest.fixture(scope="session")
+def shared_tree(horovod_tree):
+    """Like `horovod_tree`, but unpacked once; for tests that change no file of it."""
+    return functools.lru_cache(maxsize=None)(horovod_tree)

@@ -1,85 +1,58 @@
-"""Programs of Debian packages, unpacked beside the system where it lacks them."""
+"""Programs of Debian packages, unpacked in the cache where the system lacks them."""
 
 from __future__ import annotations
 
-import os
 import pathlib
 import re
 import shutil
 import subprocess
 import tempfile
-from typing import Iterable, List, Sequence
+from typing import List, Sequence
+
+import pytest
 
 from hvd.core import paths
-
-_UPDATE = ["apt-get", "update", "--quiet"]
+from tests import needs
 
 
 def unpacked(*packages: str, dependencies: bool = False) -> pathlib.Path:
-    """A directory with the files of ``packages``, in the user's cache.
+    """Return a directory with the files of ``packages``; skips where apt cannot fetch them.
 
     Args:
-        dependencies: and of those that they need and this machine lacks.
-
-    Raises:
-        OSError: they cannot be had; says why.
+        dependencies: include those that they depend on and this machine lacks.
     """
-    place = paths.cache() / "debian" / "-".join(packages)
-    if place.is_dir():
-        return place
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=place.parent) as scratch:
-        whole = pathlib.Path(scratch, "root")
-        extract(_with_dependencies(packages) if dependencies else packages, whole)
-        try:
-            os.replace(whole, place)
-        except OSError:
-            if not place.is_dir():  # else another process was faster
-                raise
-    return place
+
+    def fill(directory: pathlib.Path) -> None:
+        extract(with_dependencies(packages) if dependencies else packages, directory)
+
+    return needs.kept(paths.cache() / "debian" / "-".join(packages), fill)
 
 
-def _with_dependencies(packages: Sequence[str]) -> List[str]:
+def with_dependencies(packages: Sequence[str]) -> List[str]:
     """``packages`` and all that apt would install with them."""
-    _require(packages[0])
-    command = ["apt-get", "--simulate", "--no-install-recommends", "install", *packages]
-    with tempfile.TemporaryDirectory() as scratch:
-        try:
-            listed = _run(command, scratch)
-        except OSError:
-            _run(_UPDATE, scratch)
-            listed = _run(command, scratch)
-    installed = re.findall(r"^Inst (\S+)", listed, re.MULTILINE)
-    return list(dict.fromkeys([*packages, *installed]))
+    listed = _apt(["--simulate", "--no-install-recommends", "install", *packages])
+    return list(dict.fromkeys([*packages, *re.findall(r"^Inst (\S+)", listed, re.MULTILINE)]))
 
 
-def extract(packages: Iterable[str], directory: pathlib.Path) -> None:
-    """Unpack ``packages`` below ``directory``; apt checks what it downloads against its keys.
-
-    Raises:
-        OSError: they cannot be had; says why.
-    """
-    packages = list(packages)
-    _require(packages[0])
+def extract(packages: Sequence[str], directory: pathlib.Path) -> None:
+    """Unpack ``packages`` below ``directory``; apt verifies what it downloads."""
     with tempfile.TemporaryDirectory() as archives:
-        try:
-            _run(["apt-get", "download", *packages], archives)
-        except OSError:
-            # a machine that is new has no lists of packages
-            _run(_UPDATE, archives)
-            _run(["apt-get", "download", *packages], archives)
+        _apt(["download", *packages], archives)
         for archive in pathlib.Path(archives).glob("*.deb"):
-            _run(["dpkg", "-x", str(archive), str(directory)], archives)
+            subprocess.run(["dpkg", "-x", archive, directory], check=True)
 
 
-def _require(package: str) -> None:
-    if not shutil.which("apt-get") or not shutil.which("dpkg"):
-        raise OSError(f"{package} is not installed, and there is no apt-get to have it by")
-
-
-def _run(command: list, directory: str) -> str:
-    """What ``command`` prints."""
-    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=300)
-    if done.returncode:
-        raise OSError(f"`{' '.join(command)}`: {done.stderr.strip()}")
-    return done.stdout
+def _apt(arguments: Sequence[str], directory: str = ".") -> str:
+    """The output of apt-get, which updates its lists of packages if need be."""
+    for program in ("apt-get", "dpkg"):
+        if not shutil.which(program):
+            pytest.skip(f"{arguments[-1]} is a Debian package: {program} is not on PATH")
+    for update in (False, True):
+        if update:
+            subprocess.run(["apt-get", "update", "--quiet"], capture_output=True, timeout=300)
+        done = subprocess.run(
+            ["apt-get", *arguments], cwd=directory, capture_output=True, text=True, timeout=300
+        )
+        if done.returncode == 0:
+            return done.stdout
+    pytest.skip(f"`apt-get {' '.join(arguments)}`: {done.stderr.strip()}")

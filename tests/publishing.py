@@ -10,6 +10,7 @@ from hvd.build.engine_pip import PipEngine
 from hvd.model import built, environment
 from hvd.model.built import Built, Modification
 from tests import builds
+from tests.checkout import script
 
 
 def pretend(spec: str = "", name: str = environment.DEFAULT, **changes: object) -> Built:
@@ -24,10 +25,7 @@ def pretend(spec: str = "", name: str = environment.DEFAULT, **changes: object) 
     chosen = environment.derive(chosen, spec) if spec else chosen
     engine = PipEngine(chosen)
     programs = engine.venv / "bin"
-    programs.mkdir(parents=True, exist_ok=True)
-    script = programs / "horovodrun"
-    script.write_text(f"#!/bin/sh\necho {chosen.name}\n")
-    script.chmod(0o755)
+    script(programs / "horovodrun", f"echo {chosen.name}")
     (engine.directory / "stamp").write_text(chosen.name)
     fields = {
         "environment": chosen.name,
@@ -43,10 +41,7 @@ def pretend(spec: str = "", name: str = environment.DEFAULT, **changes: object) 
 def snapshot(root: pathlib.Path) -> dict:
     """All that is below ``root``: mode, and content or target, by path; but for the lock."""
     return {
-        path.relative_to(root).as_posix(): (
-            path.lstat().st_mode,
-            _content(path),
-        )
+        path.relative_to(root).as_posix(): (path.lstat().st_mode, _content(path))
         for path in sorted(root.rglob("*"))
         if path.name != ".lock"
     }

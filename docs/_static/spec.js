@@ -1,6 +1,6 @@
 // Evaluates Spack directives, which hvd.docs.which_spec exports from the recipe, on a spec.
 // The meaning of specs, versions and directives is that of hvd.model.specs and
-// hvd.model.recipe; tests/build/services/test_docs_site.py compares the two.
+// hvd.model.recipe; tests/services/test_docs_site.py compares the two.
 const hvdSpec = (() => {
   const NAME = "[A-Za-z_][\\w-]*(?:\\.[\\w-]+)*";
   const TOKEN = new RegExp(

@@ -14,6 +14,7 @@ import psutil
 from hvd.core import paths, process
 from hvd.core.files import write_atomically
 from hvd.smoke.launch import Target, find_program
+from tests.checkout import script, wait_for
 
 #: Two names of this machine.  A host is not used any more once a worker on it has failed.
 HOSTS = ("localhost", "127.0.0.1")
@@ -48,17 +49,19 @@ class Job:
 
     def wait_for(self, pattern: str, times: int = 1) -> List[re.Match]:
         """Wait until whole lines like ``pattern`` were printed that many ``times``."""
-        while True:
-            found = list(re.finditer(f"^{pattern}\n", self.output, re.MULTILINE))
-            if len(found) >= times:
-                return found
+
+        def found() -> List[re.Match]:
+            matches = list(re.finditer(f"^{pattern}\n", self.output, re.MULTILINE))
+            if len(matches) >= times:
+                return matches
             assert self.launcher.poll() is None, f"no '{pattern}' in:\n{self.output}"
-            self._check_time(f"'{pattern}'")
-            time.sleep(0.1)
+            return []
+
+        return wait_for(found, self.deadline - time.monotonic(), lambda: self.output)
 
     def commits(self) -> List[re.Match]:
-        """What was printed at each commit so far."""
-        return self.wait_for(COMMIT, 0)
+        """The lines of all commits so far."""
+        return list(re.finditer(f"^{COMMIT}\n", self.output, re.MULTILINE))
 
     def wait_for_commits(self, more: int) -> None:
         """Wait for that many further commits."""
@@ -71,14 +74,7 @@ class Job:
 
     def wait(self) -> int:
         """Wait until the job has ended; the exit status of its launcher."""
-        while self.launcher.poll() is None:
-            self._check_time("its end")
-            time.sleep(0.1)
-        return self.launcher.returncode
-
-    def _check_time(self, waited_for: str) -> None:
-        late = time.monotonic() > self.deadline
-        assert not late, f"no {waited_for} within {TIMEOUT:.0f} s:\n{self.output}"
+        return self.launcher.wait(self.deadline - time.monotonic())
 
     def processes(self) -> List[psutil.Process]:
         """All that the launcher has started."""
@@ -114,9 +110,7 @@ def set_hosts(directory: pathlib.Path, slots: Dict[str, int]) -> None:
 def job(target: Target, directory: pathlib.Path, *arguments: object) -> Iterator[Job]:
     """Start a worker on each of `HOSTS`; nothing of the job is left when the block ends."""
     process.adopt_orphans()
-    discovery = directory / "discovery"
-    discovery.write_text("#!/bin/sh\nexec cat hosts\n")
-    discovery.chmod(0o755)
+    script(directory / "discovery", "exec cat hosts")
     set_hosts(directory, dict.fromkeys(HOSTS, 1))
     options = "--gloo -np 2 --min-np 1 --max-np 2 --network-interfaces lo"
     command = [find_program(target, "horovodrun"), *options.split()]

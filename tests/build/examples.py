@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import re
-import subprocess
 from typing import List, Mapping
 
 from hvd.core import paths
 from hvd.smoke.launch import LAUNCHERS, Target, environment, find_program
 from hvd.timeline import picture, totals
 from hvd.timeline import trace as timeline
+from tests.checkout import run
 
 _EPOCH = re.compile(r"^epoch (\d+): loss ([\d.]+), (\d+) samples/s$", re.MULTILINE)
 #: Seconds for one run; a run takes ten on two cores that it has to itself.
@@ -31,19 +31,11 @@ class Example:
         (how,) = [each for each in LAUNCHERS if each.name == launcher]
         script = paths.ROOT / "examples" / self.name / "train.py"
         command = how.command(find_program(self.target, how.program), ranks)
-        command += [str(self.target.python), str(script), *map(str, arguments)]
-        done = subprocess.run(
-            command,
-            cwd=self.directory,
-            env={**environment(how, self.target, TIMEOUT), **variables},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=TIMEOUT,
-        )
-        assert done.returncode == 0, done.stdout
+        command += [self.target.python, script, *arguments]
+        surroundings = {**environment(how, self.target, TIMEOUT), **variables}
+        printed = run(command, cwd=self.directory, env=surroundings, timeout=TIMEOUT)
         # horovodrun puts the rank before each line
-        output = re.sub(r"^\[\d+\]<stdout>:", "", done.stdout, flags=re.MULTILINE)
+        output = re.sub(r"^\[\d+\]<stdout>:", "", printed, flags=re.MULTILINE)
         found = _EPOCH.findall(output)
         return Epochs(output, {int(number): float(loss) for number, loss, _ in found}, len(found))
 

@@ -7,12 +7,11 @@ import os
 import pathlib
 import re
 import shlex
-import shutil
 import subprocess
 from typing import Dict, List
 
 from hvd.core import paths
-from tests import debian
+from tests import debian, needs
 
 #: The packages of each tool: itself and what runs it.
 _TCL = ("tcl8.6", "libtcl8.6")
@@ -55,18 +54,16 @@ class ModuleTool:
 
         Standard output and standard error are captured, apart.
         """
-        clean = {
-            "HOME": "/nonexistent",
-            "PATH": "/usr/bin:/bin",
-            "TERM": "dumb",
-            "LANG": "C.UTF-8",
-        }
-        clean["LMOD_PAGER"] = clean["MODULES_PAGER"] = ""
+        clean = {"HOME": "/nonexistent", "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+        clean.update(TERM="dumb", LMOD_PAGER="", MODULES_PAGER="")
         init = shlex.quote(str(self.root / _INITS[self.name]))
-        script = f". {init}\n{program}\n"
-        command = ["env", "-i", *(f"{k}={v}" for k, v in {**clean, **variables}.items())]
-        command += ["bash", "--noprofile", "--norc", "-c", script]
-        return subprocess.run(command, capture_output=True, text=True, timeout=300)
+        return subprocess.run(
+            ["bash", "--noprofile", "--norc", "-c", f". {init}\n{program}\n"],
+            env={**clean, **variables},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
 
     def program(self, name: str) -> pathlib.Path:
         """A program that comes with the tool."""
@@ -74,28 +71,14 @@ class ModuleTool:
 
 
 def install(name: str) -> ModuleTool:
-    """Have a module tool below the cache.
-
-    Raises:
-        OSError: its packages cannot be had.
-    """
+    """Return a module tool, from the cache; skips where its packages cannot be fetched."""
     root = paths.cache() / "module-tools" / name
-    if not root.is_dir():
-        fresh = root.with_name(f".{name}.{os.getpid()}")
-        shutil.rmtree(fresh, ignore_errors=True)
-        fresh.mkdir(parents=True)
-        try:
-            debian.extract(PACKAGES[name], fresh)
-            _relocate(fresh, root)
-            try:
-                fresh.rename(root)
-            except OSError:
-                # another process was faster
-                if not root.is_dir():
-                    raise
-        finally:
-            shutil.rmtree(fresh, ignore_errors=True)
-    return ModuleTool(name, root)
+
+    def fill(directory: pathlib.Path) -> None:
+        debian.extract(PACKAGES[name], directory)
+        _relocate(directory, root)
+
+    return ModuleTool(name, needs.kept(root, fill))
 
 
 def _relocate(root: pathlib.Path, final: pathlib.Path) -> None:

@@ -1,12 +1,10 @@
 """Sources that newer compilers and kernel headers refuse, and the patches that make them pass."""
 
-import functools
-
 import pytest
 
-from hvd.model import specs
-from tests.build import compiling
-from tests.conftest import unmet
+from tests import compiling, needs
+
+pytestmark = needs.programs("c++")
 
 LINUX = "third_party/gloo/gloo/common/linux.cc"
 DEVICE = "third_party/gloo/gloo/transport/tcp/device.cc"
@@ -16,18 +14,16 @@ CUDA_UTIL = "horovod/torch/cuda_util.cc"
 REFUSED = ("message.cc", "group_table.cc", "common.cc", "operations.cc", "response_cache.cc")
 
 
-@pytest.fixture(scope="module")
-def patched(request, py_horovod, horovod_tree):
-    """A function that gives the tree of a version with the recipe's patches, shared by tests."""
-    if not compiling.compiler():
-        unmet(request.config, "build", "c++ is not on PATH")
+@pytest.fixture
+def patched(shared_tree):
+    """A function that gives the tree of a version with the recipe's patches."""
+    return lambda version: shared_tree(version, "+mpi+gloo frameworks=pytorch ^py-torch@2.0")
 
-    @functools.cache
-    def tree(version):
-        spec = specs.parse(f"py-horovod@{version} +mpi+gloo frameworks=pytorch ^py-torch@2.0")
-        return horovod_tree(version, *py_horovod.patches(spec))
 
-    return tree
+def present(tree, *names):
+    """Those of the common sources ``names`` that a version has."""
+    sources = [f"horovod/common/{name}" for name in names]
+    return [source for source in sources if (tree / source).is_file()]
 
 
 @pytest.mark.parametrize("version", ["0.18.2", "0.19.5", "0.20.0", "0.28.0", "0.28.1"])
@@ -42,11 +38,10 @@ def test_gloo_compiles(patched, version):
 def test_gloo_leaves_the_kernel_the_room_that_it_had(patched, version):
     """gloo.patch: the reply of ETHTOOL_GLINKSETTINGS is the header and three masks behind it."""
     tree = patched(version)
-    program = tree / "room.cc"
     text = (tree / LINUX).read_text()
     begin = text.index("constexpr auto link_mode_data_nwords")
     body = text[begin : text.index("} ecmd;", begin)]
-    program.write_text(
+    (tree / "room.cc").write_text(
         f"#include <linux/ethtool.h>\nint main() {{\n{body}}} ecmd;\n"
         'static_assert(sizeof(ecmd) == sizeof(ethtool_link_settings) + 3 * 127 * 4, "room");\n'
         "return (char*)&ecmd.req - (char*)&ecmd;\n}\n"
@@ -64,8 +59,7 @@ def test_the_pytorch_plugin_has_its_exceptions(patched, version):
 def test_no_source_counts_on_the_headers_of_an_older_gcc(patched, version):
     """headers.patch, headers-0.21.patch: whichever compiler this machine has."""
     tree = patched(version)
-    sources = [tree / "horovod" / "common" / name for name in REFUSED]
-    missing = {path.name: compiling.missing_headers(path) for path in sources if path.is_file()}
+    missing = {name: compiling.missing_headers(tree / name) for name in present(tree, *REFUSED)}
     assert {name: names for name, names in missing.items() if names} == {}
 
 
@@ -73,9 +67,8 @@ def test_no_source_counts_on_the_headers_of_an_older_gcc(patched, version):
 def test_the_common_part_compiles(patched, version):
     """headers.patch, headers-0.21.patch, span.patch, with the compiler of this machine."""
     tree = patched(version)
-    sources = [f"horovod/common/{name}" for name in ("message.cc", "group_table.cc", "common.cc")]
-    present = [source for source in sources if (tree / source).is_file()]
-    assert compiling.errors(tree, present, "-std=c++14") == {}
+    sources = present(tree, "message.cc", "group_table.cc", "common.cc")
+    assert compiling.errors(tree, sources, "-std=c++14") == {}
 
 
 @pytest.mark.parametrize("version", ["0.23.0", "0.28.1"])
@@ -94,10 +87,10 @@ def test_a_span_assigns_no_constant(patched, version):
 @pytest.mark.parametrize("version", ["0.19.0", "0.19.1"])
 def test_adasum_uses_fma_where_there_is_fma(patched, version):
     """fma.patch: what the preprocessor leaves for AVX and F16C alone, and with FMA."""
-    tree = patched(version)
     used = {}
     for fma in (False, True):
         options = ["-D__AVX__=1", "-D__F16C__=1", "-D__FMA__=1" if fma else "-U__FMA__"]
-        text = compiling.preprocessed(tree, "horovod/common/ops/adasum/adasum.h", *options)
+        source = "horovod/common/ops/adasum/adasum.h"
+        text = compiling.preprocessed(patched(version), source, *options)
         used[fma] = "dotProductVec = _mm256_fmadd_pd" in text
     assert used == {False: False, True: True}

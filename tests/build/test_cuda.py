@@ -4,19 +4,19 @@ import os
 
 import pytest
 
-from hvd.model import specs
-from tests import plugin
+from tests import compiling, needs
+from tests.checkout import run, script
 
-#: What build_utils.py asks nvcc, and the part of its answer that it looks at.
+pytestmark = needs.programs("cmake", "c++")
+
+#: The part that build_utils.py reads of the answer to what it asks nvcc.
 NVCC = """\
-#!/bin/sh
 cat <<'END'
 --gpu-architecture <arch>
         Allowed values for this option:  'all','compute_90','compute_90a','sm_80','sm_90','sm_90a'
 --gpu-code <code>
 END
 """
-
 PROJECT = """\
 cmake_minimum_required(VERSION 3.13)
 project(horovod CXX)
@@ -31,20 +31,17 @@ add_subdirectory(horovod/common/ops/cuda)
 
 
 @pytest.fixture
-def configure(request, py_horovod, horovod_tree, tmp_path):
+def configure(horovod_tree, tmp_path):
     """A function that configures the kernels of a version for a list of capabilities."""
-    plugin.need(request, "build", "cmake", "c++")
-    nvcc = tmp_path / "nvcc"
-    nvcc.write_text(NVCC)
-    nvcc.chmod(0o755)
+    script(tmp_path / "nvcc", NVCC)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
 
     def flags(version: str, capabilities: str, *options: str) -> str:
-        spec = specs.parse(f"py-horovod@{version} +cuda frameworks=pytorch")
-        tree = horovod_tree(version, *py_horovod.patches(spec))
+        tree = horovod_tree(version, "+cuda frameworks=pytorch")
         (tree / "CMakeLists.txt").write_text(PROJECT)
-        path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
         environment = {**os.environ, "PATH": path, "HOROVOD_BUILD_CUDA_CC_LIST": capabilities}
-        return " ".join(plugin.run_cmake(tree, environment, *options).stdout.split())
+        command = compiling.cmake(tree, tree / "build", *options)
+        return " ".join(run(command, None, env=environment).split())
 
     return flags
 

@@ -1,7 +1,7 @@
 """CVE-2026-31234: horovod.run() unpickled what anyone put into its KV store.
 
 The real launchers, servers and workers of a source tree run functions on ranks on this machine;
-an mpirun and an ssh of our own stand where an attacker sees command lines.
+mpirun and ssh are stand-ins, where an attacker would see command lines.
 """
 
 import json
@@ -11,6 +11,7 @@ import re
 import pytest
 
 from tests.build.security import sources
+from tests.checkout import script
 
 #: Version: its launcher.  The first and the last, and one for each patch file.
 LAUNCHERS = {
@@ -32,17 +33,14 @@ def version(request):
 def launch(tmp_path, version):
     """A function that runs a function on two ranks: the output, and what launchers saw."""
 
-    def launched(source, **options):
+    def launched(tree, attack=False, **options):
         for name in ("mpirun", "ssh"):
-            sources.program(tmp_path / "bin", name)
-        marker = options.pop("marker", None)
-        environment = {"SECURITY_TEST_MARKER": marker} if marker else {}
+            sources.command(tmp_path / "bin", name)
+        environment = {"SECURITY_TEST_MARKER": tmp_path / "marker"} if attack else {}
         log = tmp_path / "log"
         log.write_text("")
-        output = source.run(
-            "run_function.py",
-            LAUNCHERS[version],
-            json.dumps({"np": 2, **options}),
+        output = sources.run(
+            *(tree, "run_function.py", LAUNCHERS[version], json.dumps({"np": 2, **options})),
             PATH=f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}",
             SECURITY_TEST_LOG=log,
             **environment,
@@ -56,14 +54,14 @@ def markers(directory):
     return sorted(path.name for path in directory.glob("marker*"))
 
 
-def test_the_hole_is_in_the_release(released, version, launch, tmp_path):
+def test_the_hole_is_in_the_release(shared_tree, version, launch, tmp_path):
     """So that the next test means something."""
-    output, _ = launch(released(version), use_mpi=True, marker=tmp_path / "marker")
+    output, _ = launch(shared_tree(version), attack=True, use_mpi=True)
     assert markers(tmp_path) == ["marker-func", "marker-result"], output
 
 
-def test_what_an_attacker_puts_is_refused_and_never_unpickled(patched, version, launch, tmp_path):
-    output, _ = launch(patched(version), use_mpi=True, marker=tmp_path / "marker")
+def test_what_an_attacker_puts_is_refused_and_never_unpickled(secured, version, launch, tmp_path):
+    output, _ = launch(secured(version), attack=True, use_mpi=True)
     assert re.findall(r"ATTACK (\S+) (\d+)", output) == [
         ("/runfunc/func", "403"),
         ("/runfunc_result/0", "403"),
@@ -81,8 +79,8 @@ def test_what_an_attacker_puts_is_refused_and_never_unpickled(patched, version, 
     ],
     ids=["gloo", "mpi", "ssh"],
 )
-def test_functions_run_and_nobody_else_sees_the_keys(patched, version, launch, options):
-    output, seen = launch(patched(version), **options)
+def test_functions_run_and_nobody_else_sees_the_keys(secured, version, launch, options):
+    output, seen = launch(secured(version), **options)
     outcome = sources.outcome(output)
     assert outcome.get("results") == EXPECTED, output
     # the keys came to mpirun and ssh, and are on no command line and in no output
@@ -100,19 +98,16 @@ def test_functions_run_and_nobody_else_sees_the_keys(patched, version, launch, o
 
 
 @pytest.mark.parametrize("version", ["0.28.1"], indirect=True)
-def test_functions_run_in_elastic_jobs(patched, version, launch, tmp_path):
-    script = tmp_path / "hosts"
-    script.write_text("#!/bin/sh\necho localhost:2\n")
-    script.chmod(0o755)
-    options = {"min_np": 2, "max_np": 2, "host_discovery_script": str(script)}
-    output, _ = launch(patched(version), use_gloo=True, **options)
+def test_functions_run_in_elastic_jobs(secured, version, launch, tmp_path):
+    hosts = script(tmp_path / "hosts", "echo localhost:2")
+    options = {"min_np": 2, "max_np": 2, "host_discovery_script": str(hosts)}
+    output, _ = launch(secured(version), use_gloo=True, **options)
     assert sources.outcome(output).get("results") == EXPECTED, output
 
 
-def test_the_store_serves_those_who_have_the_key(patched, version):
+def test_the_store_serves_those_who_have_the_key(secured, version):
     package = LAUNCHERS[version].rpartition(".")[0]
-    answers = sources.outcome(patched(version).run("kvstore.py", package))
-    assert answers == {
+    assert sources.outcome(sources.run(secured(version), "kvstore.py", package)) == {
         "signed PUT, GET": "value",
         "second function": "HTTPError",
         "GET without key": 404,

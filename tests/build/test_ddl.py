@@ -2,15 +2,16 @@
 
 import os
 import pathlib
-import subprocess
 
 import pytest
 
-from hvd.model import specs
-from tests import plugin
+from tests import compiling, needs
+from tests.checkout import run
 
+pytestmark = needs.programs("cmake", "c++")
+
+VARIANTS = "+mpi+cuda+ddl frameworks=pytorch"
 STUBS = pathlib.Path(__file__).parent / "stubs"
-
 #: The part of CMakeLists.txt for DDL, and what it needs of the rest.
 PROJECT = """\
 cmake_minimum_required(VERSION 3.13)
@@ -22,60 +23,36 @@ message(STATUS "FOUND ${{INCLUDES}} ${{LINKER_LIBS}}")
 """
 
 
-@pytest.fixture
-def tree(py_horovod, horovod_tree):
-    """A function that gives the patched source of a version for DDL."""
-
-    def patched(version: str) -> pathlib.Path:
-        spec = specs.parse(f"py-horovod@{version} +mpi+cuda+ddl frameworks=pytorch")
-        return horovod_tree(version, *py_horovod.patches(spec))
-
-    return patched
-
-
-@pytest.fixture
-def ddl(tmp_path) -> pathlib.Path:
-    """A directory with what IBM installs, of no use but to be found."""
-    prefix = tmp_path / "ddl"
-    for name in ("include/ddl.hpp", "lib/libddl.so", "lib/libddl_pack.so"):
-        (prefix / name).parent.mkdir(parents=True, exist_ok=True)
-        (prefix / name).touch()
-    return prefix
-
-
 @pytest.mark.parametrize("version", ["0.20.0", "0.23.0", "0.24.0", "0.25.0", "0.26.0", "0.28.1"])
-def test_the_operations_compile(request, tree, version):
-    plugin.need(request, "build", "c++")
-    source = tree(version)
-    third_party = ["eigen", "lbfgs/include", "flatbuffers/include", "HTTPRequest/include", "gloo"]
-    third_party += [str(path) for path in source.glob("third_party/boost/*/include")]
-    includes = [source / "third_party" / name for name in third_party]
-    includes += [STUBS / "cuda", STUBS / "ddl" / "include"]
-    command = ["c++", "-std=c++14", "-fsyntax-only", "-w", *(f"-I{path}" for path in includes)]
-    command += [f"-DHAVE_{name}=1" for name in ("CUDA", "GPU", "DDL", "GLOO")]
-    command += [source / "horovod" / "common" / "ops" / "ddl_operations.cc"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+def test_the_operations_compile(horovod_tree, version):
+    options = [f"-DHAVE_{name}=1" for name in ("CUDA", "GPU", "DDL", "GLOO")]
+    options += [f"-I{STUBS / 'cuda'}", f"-I{STUBS / 'ddl' / 'include'}", "-std=c++14"]
+    source = "horovod/common/ops/ddl_operations.cc"
+    assert compiling.errors(horovod_tree(version, VARIANTS), [source], *options) == {}
 
 
-def configure(source: pathlib.Path, **variables: str) -> str:
-    """What CMake says to the part for DDL."""
-    text = (source / "CMakeLists.txt").read_text()
+def configure(tree: pathlib.Path, home: pathlib.Path, status: int = 0) -> str:
+    """CMake's output for the part for DDL."""
+    text = (tree / "CMakeLists.txt").read_text()
     block = text[text.index("# DDL\n") : text.index("# oneCCL\n")]
-    (source / "CMakeLists.txt").write_text(PROJECT.format(block=block))
-    return plugin.run_cmake(source, {**os.environ, **variables}).stdout
+    (tree / "CMakeLists.txt").write_text(PROJECT.format(block=block))
+    environment = {**os.environ, "HOROVOD_DDL_HOME": str(home)}
+    return run(compiling.cmake(tree, tree / "build"), status, env=environment)
 
 
 @pytest.mark.parametrize("version", ["0.20.0", "0.23.0", "0.24.0", "0.28.1"])
-def test_the_library_is_found_by_its_home(request, tree, ddl, version):
-    plugin.need(request, "build", "cmake", "c++")
-    found = configure(tree(version), HOROVOD_DDL_HOME=str(ddl))
-    libraries = f"{ddl}/lib/libddl.so;{ddl}/lib/libddl_pack.so"
-    assert f"FOUND {ddl}/include {libraries}" in found, found
+def test_the_library_is_found_by_its_home(horovod_tree, tmp_path, version):
+    # what IBM installs, of no use but to be found
+    for name in ("include/ddl.hpp", "lib/libddl.so", "lib/libddl_pack.so"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    libraries = f"{tmp_path}/lib/libddl.so;{tmp_path}/lib/libddl_pack.so"
+    assert f"FOUND {tmp_path}/include {libraries}" in configure(
+        horovod_tree(version, VARIANTS), tmp_path
+    )
 
 
 @pytest.mark.parametrize("version", ["0.20.0", "0.28.1"])
-def test_a_library_that_is_not_there_is_an_error(request, tree, tmp_path, version):
-    plugin.need(request, "build", "cmake", "c++")
-    output = configure(tree(version), HOROVOD_DDL_HOME=str(tmp_path / "nowhere"))
+def test_a_library_that_is_not_there_is_an_error(horovod_tree, tmp_path, version):
+    output = configure(horovod_tree(version, VARIANTS), tmp_path / "nowhere", status=1)
     assert "IBM DDL was not found: set HOROVOD_DDL_HOME" in " ".join(output.split()), output

@@ -4,11 +4,13 @@ import base64
 import signal
 
 import psutil
+import pytest
 
 from tests.build import elastic
 from tests.build.security import payload
 
 
+@pytest.mark.xdist_group("built")
 def test_training_goes_on_when_a_worker_is_killed_and_when_one_is_added(built_horovod, tmp_path):
     with elastic.job(built_horovod.target, tmp_path, "--epochs", 1000) as job:
         check(job)

@@ -1,9 +1,12 @@
 """examples/pytorch, for real; elastic: test_elastic; TensorFlow and Keras: tests/compile."""
 
+import pytest
+
 from hvd.core import paths
 from tests.build import examples
 
 
+@pytest.mark.xdist_group("built")
 def test_pytorch(built_horovod, tmp_path):
     """Started by mpirun with processes that load data, and resumed over Gloo without them."""
     example = examples.Example("pytorch", built_horovod.target, tmp_path)

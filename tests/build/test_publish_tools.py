@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import subprocess
 
 import pytest
 
@@ -32,11 +31,9 @@ def state(tmp_path, monkeypatch):
 @pytest.fixture
 def root(tmp_path):
     """A tree with a Horovod for PyTorch, the default, and one for TensorFlow; and a site's own."""
-    machine = dataclasses.replace(
-        site.load("local"), fabric={"cpu": {"FABRIC": ODD, "HAD": "the module's"}}
-    )
-    use = Use("node", "cpu", run=(("site-base/1", "site-mpi/4"),))
-    put(tmp_path / "m", machine, use)
+    fabric = {"cpu": {"FABRIC": ODD, "HAD": "the module's"}}
+    machine = dataclasses.replace(site.load("local"), fabric=fabric)
+    put(tmp_path / "m", machine, Use("node", "cpu", run=(("site-base/1", "site-mpi/4"),)))
     return tmp_path / "m"
 
 
@@ -48,51 +45,62 @@ def put(root, machine, use) -> None:
         Modification("append", "FLAGS", "-lone", " "),
     )
     torch = publishing.pretend()
-    horovodrun = torch.changes
-    torch = dataclasses.replace(torch, changes=(*changes, *horovodrun))
+    torch = dataclasses.replace(torch, changes=(*changes, *torch.changes))
     tensorflow = dataclasses.replace(torch, frameworks={"tensorflow": "2.21.0"}, changes=changes)
-    source = Origin("local-hvd", "pip")
-    wanted = [(describe.describe(each, machine, use), source) for each in (torch, tensorflow)]
+    write(root, *(describe.describe(each, machine, use) for each in (torch, tensorflow)))
+    for name, variable in (("site-base/1", "BASE"), ("site-mpi/4", "MPI"), ("mpich/4", "MPICH")):
+        module(root.parent / "site" / name, "#%Module", f"setenv {variable} {name}")
+
+
+def write(root, *modules) -> None:
+    wanted = [(each, Origin("local-hvd", "pip")) for each in modules]
     with store.locked(root):
         tree, _ = plan.make(store.read(root).tree, wanted, store.TOOLS)
         store.write(root, store.read(root), tree)
-    site_modules = root.parent / "site"
-    for name, variable in (("site-base/1", "BASE"), ("site-mpi/4", "MPI"), ("mpich/4", "MPICH")):
-        file = site_modules / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f"#%Module\nsetenv {variable} {name}\n")
 
 
-def use(tool, root) -> str:
-    return f"module use '{root}/{tool.name}' '{root.parent}/site'"
+def module(file, *lines) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("\n".join(lines) + "\n")
 
 
-def test_every_file_is_sound(tool, root) -> None:
+@pytest.fixture
+def shell(tool, tmp_path):
+    """A function that runs lines in a shell where the modules of `root` and the site's are."""
+
+    def run(lines, **variables):
+        use = f"module use '{tmp_path}/m/{tool.name}' '{tmp_path}/site'"
+        return tool.shell(f"{use}\n{lines}", **variables)
+
+    return run
+
+
+def test_every_file_is_sound(tool, shell, root) -> None:
     if tool.name == "lmod":
         check = f"{tool.program('check_module_tree_syntax')} --no_recursion {root}/lmod"
-        done = tool.shell(f"{use(tool, root)}\n{check}\necho status=$?")
+        done = shell(f"{check}\necho status=$?")
         assert "status=0" in done.stdout, done.stdout + done.stderr
     for name in (TORCH, TF):
-        done = tool.shell(f"{use(tool, root)}\nmodule {SYNTAX[tool.name]} {name}\necho status=$?")
+        done = shell(f"module {SYNTAX[tool.name]} {name}\necho status=$?")
         assert "status=0" in done.stdout, done.stderr
         assert not re.search("syntax|error", done.stderr, re.IGNORECASE), done.stderr
 
 
-def test_a_broken_file_is_told_from_a_sound_one(tool, root) -> None:
+def test_a_broken_file_is_told_from_a_sound_one(tool, shell, tmp_path) -> None:
     """The check above finds what it looks for."""
-    suffix = ".lua" if tool.name == "lmod" else ""
-    broken = root.parent / "broken" / f"x/1{suffix}"
-    broken.parent.mkdir(parents=True)
-    broken.write_text("#%Module\nprepend-path {\n" if tool.name == "tcl" else "help([[\n")
-    script = f"module use {root.parent}/broken\nmodule {SYNTAX[tool.name]} x/1\necho status=$?"
-    done = tool.shell(script)
+    suffix, lines = {
+        "lmod": (".lua", ["help([["]),
+        "tcl": ("", ["#%Module", "prepend-path {"]),
+    }[tool.name]
+    module(tmp_path / "broken" / f"x/1{suffix}", *lines)
+    script = f"module use {tmp_path}/broken\nmodule {SYNTAX[tool.name]} x/1\necho status=$?"
+    done = shell(script)
     assert "status=1" in done.stdout, done.stderr
 
 
-def test_load_and_unload(tool, root) -> None:
+def test_load_and_unload(tool, shell, root) -> None:
     """What was there comes back exactly, where the module set it anew, too."""
     script = f"""
-{use(tool, root)}
 {show("before")}
 module load horovod || exit 3
 horovodrun
@@ -103,7 +111,7 @@ module load {TORCH} && module purge || exit 5
 {show("purged")}
 """
     had = {"HAD": "mine", "FLAGS": "-lzero", "PATH": "/home/me/bin:/usr/bin:/bin"}
-    done = tool.shell(script, **had)
+    done = shell(script, **had)
     assert done.returncode == 0, done.stderr
     before, loaded, unloaded, purged = (
         environment(done, mark) for mark in ("before", "loaded", "unloaded", "purged")
@@ -125,124 +133,102 @@ module load {TORCH} && module purge || exit 5
     assert users(purged) == users(before)
 
 
-def test_a_path_in_another_alphabet(tool, tmp_path) -> None:
-    root = tmp_path / "m"
+def test_a_path_in_another_alphabet(shell, tmp_path) -> None:
     machine = dataclasses.replace(site.load("local"), fabric={"cpu": {"PLACE": "/logiciel/é"}})
-    put(root, machine, Use("node", "cpu"))
-    done = tool.shell(f"{use(tool, root)}\nmodule load horovod\n{show('loaded')}")
+    put(tmp_path / "m", machine, Use("node", "cpu"))
+    done = shell(f"module load horovod\n{show('loaded')}")
     assert environment(done, "loaded")["PLACE"] == "/logiciel/é"
 
 
-def test_the_sites_modules_that_were_loaded_before_stay(tool, root) -> None:
-    script = f"""
-{use(tool, root)}
+def test_the_sites_modules_that_were_loaded_before_stay(shell, root) -> None:
+    done = shell(f"""
 module load site-base/1
 module load horovod && module unload horovod || exit 3
 {show("unloaded")}
-"""
-    variables = environment(tool.shell(script), "unloaded")
+""")
+    variables = environment(done, "unloaded")
     assert variables["BASE"] == "site-base/1" and "MPI" not in variables
 
 
-def test_conflicts(tool, tmp_path) -> None:
+def test_conflicts(tool, shell, tmp_path) -> None:
     """Another MPI is refused; a second Horovod, too, or Lmod swaps the two."""
-    root = tmp_path / "m"
-    put(root, site.load("local"), Use("node", "cpu"))
-    script = f"""
-{use(tool, root)}
+    put(tmp_path / "m", site.load("local"), Use("node", "cpu"))
+    second = f"module load {TORCH}\nmodule load {TF}\necho second=$?"
+    done = shell(f"""
 module load mpich/4
 module load horovod
 echo status=$?
 {show("refused")}
 module purge
-module load {TORCH}
-module load {TF}
-echo second=$?
+{second}
 {show("second")}
-"""
-    done = tool.shell(script)
+""")
     assert "status=1" in done.stdout
     assert re.search("conflict|because these module", done.stderr) and "mpich" in done.stderr
     assert "horovod" not in environment(done, "refused")["LOADEDMODULES"]
     loaded = environment(done, "second")["LOADEDMODULES"].split(":")
     assert loaded == ([TF] if tool.name == "lmod" else [TORCH])
-    disabled = tool.shell(
-        f"{use(tool, root)}\nmodule load {TORCH}\nmodule load {TF}\necho second=$?",
-        LMOD_DISABLE_SAME_NAME_AUTOSWAP="yes",
-    )
-    assert "second=1" in disabled.stdout
+    assert "second=1" in shell(second, LMOD_DISABLE_SAME_NAME_AUTOSWAP="yes").stdout
 
 
-def test_what_is_in_it_can_be_found_out(tool, root) -> None:
+def test_what_is_in_it_can_be_found_out(tool, shell, root) -> None:
+    def said(*words):
+        done = shell(f"module {' '.join(words)}")
+        return done.stdout + done.stderr
+
     facts = ("PyTorch 2.13.0", "MPI (openmpi 4.1.8)", "GPU architectures", "gcc 12.2.0")
-    for words in (["help", TORCH], ["whatis", TORCH]):
-        done = tool.shell(f"{use(tool, root)}\nmodule {' '.join(words)}")
-        said = done.stdout + done.stderr
-        assert all(fact in said for fact in facts), said
-    done = tool.shell(f"{use(tool, root)}\nmodule keyword allreduce")
-    assert "horovod" in done.stdout + done.stderr
-    done = tool.shell(f"{use(tool, root)}\nmodule keyword nosuchword")
-    assert "horovod" not in done.stdout + done.stderr
+    for text in (said("help", TORCH), said("whatis", TORCH)):
+        assert all(fact in text for fact in facts), text
+    assert "horovod" in said("keyword", "allreduce")
+    assert "horovod" not in said("keyword", "nosuchword")
     if tool.name == "lmod":
-        done = tool.shell(f"{use(tool, root)}\nmodule spider horovod; module spider {TF}")
-        assert "TensorFlow 2.21.0" in done.stdout + done.stderr
+        assert "TensorFlow 2.21.0" in said("spider", "horovod") + said("spider", TF)
 
 
-def test_the_default_and_what_is_listed(tool, root) -> None:
-    done = tool.shell(
-        f"{use(tool, root)}\nmodule -t avail horovod\nmodule load horovod; module -t list"
-    )
+def test_the_default_and_what_is_listed(shell, root) -> None:
+    done = shell("module -t avail horovod\nmodule load horovod; module -t list")
     said = done.stdout + done.stderr
     assert TF in said and "manifest" not in said
     assert said.strip().splitlines()[-1].startswith(TORCH) or TORCH in said.split("Currently")[-1]
 
 
-def test_an_earlier_version_is_there_after_the_next(tool, root) -> None:
+def test_an_earlier_version_is_there_after_the_next(shell, root) -> None:
     """And a shell that has one loaded can unload it when others were published since."""
-    script = f"""
-{use(tool, root)}
+    with store.locked(root):
+        current = store.read(root)
+        files = {**current.tree.files, "lmod/x/1.lua": b"", "tcl/x/1": b"#%Module\n"}
+        sources = {**current.tree.sources, "lmod/x/1.lua": Origin("x", "pip")}
+        tree = dataclasses.replace(current.tree, files=files, sources=sources)
+        name = store.write(root, current, tree)
+        store.switch(root, current.name)
+    assert name.startswith("0002")
+    done = shell(f"""
 {show("before")}
 module load {TORCH}
 rm {root}/.current && ln -s .generations/$(ls {root}/.generations | tail -n 1) {root}/.current
 module load {TORCH}
 module unload horovod || exit 3
 {show("after")}
-"""
-    with store.locked(root):
-        current = store.read(root)
-        files = {**current.tree.files, "lmod/x/1.lua": b"", "tcl/x/1": b"#%Module\n"}
-        sources = {**current.tree.sources, "lmod/x/1.lua": Origin("x", "pip")}
-        name = store.write(
-            root, current, dataclasses.replace(current.tree, files=files, sources=sources)
-        )
-        store.switch(root, current.name)
-    assert name.startswith("0002")
-    done = tool.shell(script)
+""")
     assert done.returncode == 0, done.stderr
     assert users(environment(done, "after")) == users(environment(done, "before"))
 
 
-def test_a_hierarchy(tool, tmp_path) -> None:
+def test_a_hierarchy(tool, shell, tmp_path) -> None:
     """The line that is given for the site's MPI module opens it, and unloading that closes it."""
     root = tmp_path / "m"
     machine = dataclasses.replace(site.load("local"), modules=Modules("lmod", ("compiler", "mpi")))
     done = publishing.pretend(mpi=Software("openmpi", "4.1.8"))
-    module = describe.describe(done, machine, Use("node", "cpu", run=(("GCC/12", "OpenMPI/4"),)))
-    with store.locked(root):
-        tree, _ = plan.make(store.read(root).tree, [(module, Origin("e", "pip"))], store.TOOLS)
-        store.write(root, store.read(root), tree)
-    files = {"lmod": (".lua", 'family("mpi")'), "tcl": ("", "#%Module")}
-    suffix, head = files[tool.name]
-    directory = root / tool.name / module.directory
-    for name, lines in {
-        "GCC/12": ["" if suffix else head],
-        "OpenMPI/4": [head, describe.unlocking(directory, tool.name)],
-    }.items():
-        file = tmp_path / "site" / f"{name}{suffix}"
-        file.parent.mkdir(parents=True)
-        file.write_text("\n".join(lines) + "\n")
-    script = f"""
-module use {tmp_path}/site
+    horovod = describe.describe(done, machine, Use("node", "cpu", run=(("GCC/12", "OpenMPI/4"),)))
+    write(root, horovod)
+    unlocking = describe.unlocking(root / tool.name / horovod.directory, tool.name)
+    suffix, gcc, mpi = {
+        "lmod": (".lua", "", 'family("mpi")'),
+        "tcl": ("", "#%Module", "#%Module"),
+    }[tool.name]
+    module(tmp_path / "site" / f"GCC/12{suffix}", gcc)
+    module(tmp_path / "site" / f"OpenMPI/4{suffix}", mpi, unlocking)
+    ended = shell(f"""
 module load horovod; echo hidden=$?
 module load GCC OpenMPI
 module load horovod || exit 3
@@ -250,8 +236,7 @@ module load horovod || exit 3
 horovodrun
 module unload horovod OpenMPI
 module load horovod; echo closed=$?
-"""
-    ended = tool.shell(script)
+""")
     assert "hidden=1" in ended.stdout and "closed=1" in ended.stdout, ended.stderr
     assert "\nlocal-hvd\n" in ended.stdout, ended.stderr
     assert "horovod/0.28.1-torch-2.13" in environment(ended, "loaded")["LOADEDMODULES"]
@@ -279,6 +264,6 @@ module unload horovod
 
 
 def test_the_tools_are_real(tool) -> None:
-    done: subprocess.CompletedProcess = tool.shell("module --version")
+    done = tool.shell("module --version")
     expected = {"lmod": r"Lua: Version 8", "tcl": r"Modules Release 5"}
     assert re.search(expected[tool.name], done.stdout + done.stderr)

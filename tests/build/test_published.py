@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 from typing import Dict
 
@@ -15,27 +16,11 @@ import pytest
 
 from hvd.deliver.publish import store
 from hvd.smoke import launch
-from tests.build.conftest import Built
 from tests.build.module_tools import ModuleTool, environment, show, users
+from tests.ranks import PROGRAM, said
+from tests.real_builds import Built
 
-#: Sums over the ranks, and says what it was done with.
-PROGRAM = """\
-import sys, torch, horovod.torch as hvd
-hvd.init()
-total = hvd.allreduce(torch.ones(1000) * (hvd.rank() + 1), op=hvd.Sum)
-assert torch.equal(total, torch.full((1000,), 3.0)), total[:3]
-assert hvd.mpi_enabled() and hvd.gloo_built()
-# at once: two ranks share one pipe, and a line in parts may be split
-print(f"rank {hvd.rank()} of {hvd.size()} python {sys.executable}\\n", end="", flush=True)
-hvd.shutdown()
-"""
-
-
-def settings(built: Built) -> Dict[str, str]:
-    """What MPI needs in a container with fewer cores than ranks; the rest is the module's."""
-    bare = dataclasses.replace(built.target, environment={})
-    every = launch.environment(launch.LAUNCHERS[0], bare, timeout=180)
-    return {name: value for name, value in every.items() if not name.startswith("HOROVOD_")}
+pytestmark = pytest.mark.xdist_group("built")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,10 +34,8 @@ class Published:
 
 
 def publish(built: Built, root: pathlib.Path) -> Published:
-    arguments = ["publish", "local-hvd", "--root", root, "--tool", "both"]
-    done = built.checkout.hvd(*arguments, "--engine", built.engine)
-    assert done.returncode == 0, done.stdout
-    (name,) = set(re.findall(r"module load (\S+)", done.stdout))
+    output = built.hvd("publish", "--root", root, "--tool", "both")
+    (name,) = set(re.findall(r"module load (\S+)", output))
     return Published(built, root, name)
 
 
@@ -73,8 +56,7 @@ def published(request) -> Published:
 
 def test_two_ranks_agree_and_the_shell_is_what_it_was(published, tool, tmp_path) -> None:
     """Acceptance: module load, two ranks by the mpirun on PATH, module purge."""
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
+    (tmp_path / "program.py").write_text(PROGRAM)
     script = f"""
 {published.use(tool)}
 {show("before")}
@@ -82,33 +64,28 @@ module load horovod || exit 3
 {show("loaded")}
 for name in python horovodrun mpirun; do echo $name is $(command -v $name); done
 horovodrun --version || exit 4
-mpirun -np 2 python {program} || exit 5
+mpirun -np 2 python {tmp_path}/program.py || exit 5
 module purge
 {show("after")}
 """
-    done = tool.shell(script, TMPDIR=str(tmp_path), **settings(published.built))
+    allowed = {**launch.small_machine(), "OMP_NUM_THREADS": "1"}
+    done = tool.shell(script, TMPDIR=str(tmp_path), **allowed)
     assert done.returncode == 0, done.stdout + done.stderr
     before, loaded, after = (environment(done, each) for each in ("before", "loaded", "after"))
     assert users(after) == users(before)
     assert published.name in loaded["LOADEDMODULES"]
     assert not any("SPACK" in name for name in loaded)
-    target = published.built.target.environment
+    path = published.built.target.environment["PATH"]
     for name in ("python", "mpirun", "horovodrun"):
         (place,) = re.findall(rf"^{name} is (\S+)$", done.stdout, re.MULTILINE)
         if name == "horovodrun" and published.built.engine == "spack":
             # the environment's is a copy in its view
             assert re.search(r"/py-horovod-0\.28\.1-\w+/bin/horovodrun$", place)
         else:
-            assert pathlib.Path(place).resolve() == which(name, target), name
-    ranks = sorted(re.findall(r"^rank (\d) of 2 python (\S+)$", done.stdout, re.MULTILINE))
-    assert [rank for rank, _ in ranks] == ["0", "1"], done.stdout
+            wanted = pathlib.Path(shutil.which(name, path=path))
+            assert pathlib.Path(place).resolve() == wanted.resolve(), name
+    assert said(done.stdout) == [(0, 2), (1, 2)], done.stdout
     assert "\n0.28.1\n" in done.stdout
-
-
-def which(name: str, variables: Dict[str, str]) -> pathlib.Path:
-    script = f"command -v {name}"
-    found = subprocess.run(["bash", "-c", script], env=variables, capture_output=True, text=True)
-    return pathlib.Path(found.stdout.strip()).resolve()
 
 
 def test_it_is_what_spack_load_gives(by_spack, tool) -> None:
@@ -116,15 +93,14 @@ def test_it_is_what_spack_load_gives(by_spack, tool) -> None:
     root = by_spack.built.checkout.root
     load = f"spack -e {root}/environments/local-hvd load --sh py-horovod"
     base = {"HOME": "/nonexistent", "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
-    command = ["bash", "--noprofile", "--norc", "-c"]
-    said = subprocess.run(
-        [*command, f". {root}/.hvd/setup-env.sh && {load}"],
-        env=base, capture_output=True, text=True,
-    )  # fmt: skip
-    assert said.returncode == 0 and "export PYTHONPATH" in said.stdout, said.stderr
-    script = f"{show('before')}\n{said.stdout}\n{show('loaded')}"
-    by_load = subprocess.run([*command, script], env=base, capture_output=True, text=True)
-    expected = changes(by_load)
+
+    def bash(script):
+        command = ["bash", "--noprofile", "--norc", "-c", script]
+        return subprocess.run(command, env=base, capture_output=True, text=True)
+
+    lines = bash(f". {root}/.hvd/setup-env.sh && {load}")
+    assert lines.returncode == 0 and "export PYTHONPATH" in lines.stdout, lines.stderr
+    expected = changes(bash(f"{show('before')}\n{lines.stdout}\n{show('loaded')}"))
     assert expected.pop("SPACK_LOADED_HASHES")
     script = f"{by_spack.use(tool)}\n{show('before')}\nmodule load horovod\n{show('loaded')}"
     found = changes(tool.shell(script))
@@ -162,24 +138,21 @@ def test_both_engines_give_the_same_to_users(by_pip, by_spack) -> None:
 
 def test_what_was_built_since_is_not_what_is_published(built_by_pip, tmp_path) -> None:
     """A build that is not whole is refused; so is a name that the other engine has."""
-    stamp = built_by_pip.checkout.root / ".hvd/pip/local-hvd/stamp"
+    stamp = built_by_pip.checkout.state / "pip/local-hvd/stamp"
     text = stamp.read_text()
     stamp.unlink()
     try:
-        arguments = ["publish", "--root", tmp_path / "m", "--tool", "tcl", "--engine", "pip"]
-        done = built_by_pip.checkout.hvd(*arguments)
+        output = built_by_pip.hvd("publish", "--root", tmp_path / "m", "--tool", "tcl", status=2)
     finally:
         stamp.write_text(text)
-    assert done.returncode == 2 and "has changed since pip built it" in done.stdout
+    assert "has changed since pip built it" in output
     assert not (tmp_path / "m").exists()
 
 
 def test_the_name_that_the_other_engine_has(by_spack, built_by_pip) -> None:
-    arguments = ["publish", "--root", by_spack.root, "--tool", "both", "--engine", "pip"]
-    before = (by_spack.root / store.CURRENT / store.MANIFEST).read_text()
-    done = built_by_pip.checkout.hvd(*arguments)
-    assert (
-        done.returncode == 2 and "the name of another module, of local-hvd (spack)" in done.stdout
-    )
-    assert (by_spack.root / store.CURRENT / store.MANIFEST).read_text() == before
+    manifest = by_spack.root / store.CURRENT / store.MANIFEST
+    before = manifest.read_text()
+    output = built_by_pip.hvd("publish", "--root", by_spack.root, "--tool", "both", status=2)
+    assert "the name of another module, of local-hvd (spack)" in output
+    assert manifest.read_text() == before
     assert json.loads(before)["parent"] == ""

@@ -1,15 +1,13 @@
 """What our patches change for Pythons and NumPys that are younger than Horovod."""
 
 import json
-import os
 import re
-import subprocess
 import sys
 import sysconfig
 
 import pytest
 
-from tests.build.unbuilt import Unbuilt
+from tests.checkout import run
 
 #: The first and the last release of each distutils*.patch.
 WITHOUT_DISTUTILS = ["0.24.0", "0.25.0", "0.26.0", "0.28.1"]
@@ -21,20 +19,19 @@ def without_distutils(program):
 
 
 @pytest.mark.parametrize("version", WITHOUT_DISTUTILS)
-def test_horovodrun_needs_no_distutils(tree, tmp_path, version):
+def test_horovodrun_needs_no_distutils(unbuilt, version):
     """distutils*.patch"""
-    horovod = Unbuilt(tree(version), tmp_path / "horovod")
+    horovod = unbuilt(version)
     program = without_distutils(
         "from horovod.common.util import is_version_greater_equal_than as at_least\n"
         "from horovod.runner import js_run, launch\n"
         "newer, older = at_least('2.10.0', '2.6.0'), at_least('2.4.1', '2.6.0')\n"
         "print(js_run.is_jsrun_installed(), newer, older)"
     )
-    done = horovod.run(program, PATH=str(horovod.scratch / "bin"))
-    assert done.stdout.split() == ["False", "True", "False"], done.stderr
+    path = str(horovod.scratch / "bin")
+    assert horovod.run(program, PATH=path).split() == ["False", "True", "False"]
     horovod.fake("jsrun")
-    done = horovod.run(program, PATH=str(horovod.scratch / "bin"))
-    assert done.stdout.split() == ["True", "True", "False"], done.stderr
+    assert horovod.run(program, PATH=path).split() == ["True", "True", "False"]
 
 
 @pytest.mark.parametrize("version", WITHOUT_DISTUTILS)
@@ -51,10 +48,8 @@ def test_the_pytorch_plugin_is_built_with_the_headers_of_python(tree, version):
     """distutils*.patch"""
     text = (tree(version) / "horovod" / "torch" / "CMakeLists.txt").read_text()
     program = re.search(r'-c "([^"]*)"\s+OUTPUT_VARIABLE PYTHON_INCLUDE_PATH', text).group(1)
-    done = subprocess.run(
-        [sys.executable, "-c", without_distutils(program)], capture_output=True, text=True
-    )
-    assert done.stdout.strip() == sysconfig.get_path("include"), done.stderr
+    output = run([sys.executable, "-c", without_distutils(program)])
+    assert output.strip() == sysconfig.get_path("include")
 
 
 #: Spark's type conversions with the NumPy at hand; all of Spark's own are stand-ins.
@@ -84,8 +79,5 @@ print(json.dumps([[numpy.dtype(util.data_type_to_numpy(t)).kind for t in types],
 def test_spark_columns_are_converted_with_this_numpy(tree, version, kinds):
     """numpy*.patch"""
     util = tree(version) / "horovod" / "spark" / "common" / "util.py"
-    done = subprocess.run(
-        [sys.executable, "-c", SPARK, util], capture_output=True, text=True, env=os.environ
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == [[*kinds], ["Boolean", "Boolean", "Boolean", "Int"]]
+    output = run([sys.executable, "-W", "ignore", "-c", SPARK, util])
+    assert json.loads(output) == [[*kinds], ["Boolean", "Boolean", "Boolean", "Int"]]

@@ -12,19 +12,18 @@ import subprocess
 
 import pytest
 
-from tests import plugin
-from tests.build import compiling
+from tests import compiling, needs
 from tests.build.security import sources
+from tests.checkout import run
 
-#: The first version, the last, and one of each http_store.cc.
-VERSIONS = ("0.20.0", "0.22.1", "0.28.1")
+pytestmark = needs.programs("c++")
+
 SOURCES = (
     "horovod/common/gloo/http_store.cc",
     "horovod/common/logging.cc",
     "horovod/common/common.cc",
     "third_party/gloo/gloo/rendezvous/store.cc",
 )
-BOOST = "third_party/boost/*/include"
 DIGEST = """
 #include "horovod/common/gloo/hmac_sha256.h"
 #include <iostream>
@@ -39,21 +38,18 @@ int main(int, char** argv) {
 
 def compiled(tree: pathlib.Path, program: pathlib.Path, *sources: object) -> pathlib.Path:
     """Compile and link ``sources`` to ``program``."""
-    includes = [*compiling.INCLUDES, *(p.relative_to(tree) for p in tree.glob(BOOST))]
-    command = ["c++", "-std=c++17", "-w", *(f"-I{path}" for path in includes)]
-    command += [*map(str, sources), "-o", str(program), "-lpthread"]
-    done = subprocess.run(command, cwd=tree, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    command = ["c++", "-std=c++17", "-w", *compiling.includes(tree), *sources]
+    run([*command, "-o", program, "-lpthread"], cwd=tree)
     return program
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_who_has_no_key_is_refused(request, patched, version, tmp_path):
-    plugin.need(request, "build", "c++")
-    source = patched(version)
-    program = compiled(source.tree, tmp_path / "store", sources.HERE / "store.cc", *SOURCES)
+# the first version, the last, and one of each http_store.cc
+@pytest.mark.parametrize("version", ["0.20.0", "0.22.1", "0.28.1"])
+def test_who_has_no_key_is_refused(secured, version, tmp_path):
+    tree = secured(version)
+    program = compiled(tree, tmp_path / "store", sources.HERE / "store.cc", *SOURCES)
     refused = [403, 403, 403]
-    assert sources.outcome(source.run("rendezvous.py", program)) == {
+    assert sources.outcome(sources.run(tree, "rendezvous.py", program)) == {
         "signed": [200, 200],
         "unsigned": refused,
         "another key": refused,
@@ -70,11 +66,10 @@ def test_who_has_no_key_is_refused(request, patched, version, tmp_path):
     }
 
 
-def test_the_digest_is_hmac_sha256(request, patched, tmp_path):
-    plugin.need(request, "build", "c++")
+def test_the_digest_is_hmac_sha256(secured, tmp_path):
     source = tmp_path / "digest.cc"
     source.write_text(DIGEST)
-    program = compiled(patched("0.28.1").tree, tmp_path / "digest", source)
+    program = compiled(secured("0.28.1"), tmp_path / "digest", source)
     # where its padding takes another block, and keys of more than a block
     for length in (0, 1, 55, 56, 63, 64, 65, 119, 120, 100_000):
         for key in (b"", os.urandom(32), os.urandom(64), os.urandom(65)):

@@ -3,23 +3,15 @@
 import json
 import pathlib
 import signal
-import subprocess
 import xml.etree.ElementTree
 
 import pytest
 
-# Each rank writes its line at once: two ranks share one pipe, and a line in parts may be split.
-PROGRAM = """
-import os
-import horovod.torch as hvd
-hvd.init()
-os.write(1, f"rank {hvd.rank()} of {hvd.size()}\\n".encode())
-"""
+from hvd.smoke.launch import small_machine
+from tests.checkout import run
+from tests.ranks import PROGRAM, said
 
-
-@pytest.fixture(params=["pip", "spack"])
-def built(request):
-    return request.getfixturevalue(f"built_by_{request.param}")
+pytestmark = pytest.mark.xdist_group("built")
 
 
 def test_a_run_that_was_killed_in_each_stage_finishes(built):
@@ -71,33 +63,18 @@ def test_the_report_has_everything(built):
 def test_a_second_build_does_nothing_and_keeps_no_variable_of_the_caller(built, monkeypatch):
     """Tokens and passwords live in environments."""
     monkeypatch.setenv("SITE_TOKEN", "hunter2-and-more")
-    done = built.checkout.hvd("build", "local-hvd", f"--engine={built.engine}")
-    assert done.returncode == 0, done.stdout
-    install = [line for line in done.stdout.splitlines() if " install" in line]
-    assert len(install) == 1 and "cached" in install[0], done.stdout
-    state = built.checkout.root / ".hvd"
+    output = built.hvd("build")
+    (install,) = [line for line in output.splitlines() if " install" in line]
+    assert "cached" in install
+    state = built.checkout.state
     files = [*state.glob("logs/**/*.log"), *state.glob("built/*"), *state.glob("*.sh")]
     assert files
     assert not [f for f in files if b"hunter2-and-more" in f.read_bytes()]
 
 
-@pytest.mark.parametrize(
-    ("launcher", "ranks"), [(["mpirun", "-np", "2"], 2), ([], 1)], ids=["two", "alone"]
-)
-def test_the_activated_environment_runs_ranks(built, tmp_path, launcher, ranks):
-    """One alone as well, as in a notebook: no mpirun tells it where its MPI is."""
-    program = tmp_path / "ranks.py"
-    program.write_text(PROGRAM)
-    environment = {**built.target.environment, "OMPI_ALLOW_RUN_AS_ROOT": "1"}
-    environment["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
-    environment["OMPI_MCA_rmaps_base_oversubscribe"] = "1"
-    done = subprocess.run(
-        [*launcher, built.target.python, program],
-        env=environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    expected = [f"rank {rank} of {ranks}" for rank in range(ranks)]
-    assert sorted(done.stdout.splitlines()) == expected, done.stderr
+def test_one_rank_runs_alone(built, tmp_path):
+    """As in a notebook: no mpirun tells it where its MPI is."""
+    target = built.target
+    environment = {**target.environment, **small_machine()}
+    output = run([target.python, "-c", PROGRAM], env=environment, cwd=tmp_path, timeout=120)
+    assert said(output) == [(0, 1)], output

@@ -11,15 +11,18 @@ import os
 import pathlib
 import re
 import time
+from typing import List
 
 import psutil
 import pytest
 
 from hvd.smoke.launch import LAUNCHERS, Launcher, Target, find_program
 from hvd.smoke.run import Check, run_launcher
+from tests.checkout import script
 
 #: Limit in seconds for launches that end by themselves.
 LIMIT = 120.0
+pytestmark = pytest.mark.xdist_group("built")
 
 #: Calls ``patch(horovod.torch)``, which FAULT defines, once that module has been imported.
 SITECUSTOMIZE = """
@@ -95,86 +98,64 @@ OPERATION = "allreduce sum float32 x 1000"
 MPIRUN, GLOO = LAUNCHERS[0], LAUNCHERS[2]
 
 
-@pytest.fixture(params=[MPIRUN, GLOO], ids=lambda launcher: launcher.name)
-def launcher(request: pytest.FixtureRequest) -> Launcher:
-    return request.param
-
-
 @pytest.fixture
-def broken(built_horovod, tmp_path: pathlib.Path):
-    """Return a function that makes a target whose rank 1 has the given fault."""
+def faulty(built_horovod, tmp_path):
+    """A function that runs the smoke test with a fault; nothing of it may be left afterwards."""
 
-    def plant(fault: str) -> Target:
+    def check(fault: str, launcher: Launcher = GLOO, timeout: float = LIMIT) -> Check:
         directory = tmp_path / "fault"
         directory.mkdir()
         (directory / "sitecustomize.py").write_text(SITECUSTOMIZE.replace("FAULT", fault))
-        return _with_path(built_horovod.target, "PYTHONPATH", directory)
+        target = first_in(built_horovod.target, "PYTHONPATH", directory)
+        options = ("--quick", "--mpi4py") if launcher.controller == "mpi" else ("--quick",)
+        found = run_launcher(launcher, target, tmp_path, *options, ranks=2, timeout=timeout)
+        assert not found.passed and found.log.is_file()
+        assert processes_of(tmp_path) == []
+        return found
 
-    return plant
+    return check
 
 
-def _with_path(target: Target, variable: str, first: pathlib.Path) -> Target:
-    rest = target.environment.get(variable)
-    value = os.pathsep.join([str(first), *([rest] if rest else [])])
+def first_in(target: Target, variable: str, directory: pathlib.Path) -> Target:
+    """``target`` with a directory at the beginning of a list of them."""
+    value = os.pathsep.join(filter(None, [str(directory), target.environment.get(variable)]))
     return Target(target.python, {**target.environment, variable: value})
 
 
-def _processes_of(out: pathlib.Path) -> list[str]:
+def processes_of(out: pathlib.Path) -> List[str]:
     """Command lines of the processes that name ``out``."""
-    found = []
-    for process in psutil.process_iter(["cmdline"]):
-        words = process.info["cmdline"] or []
-        if any(str(out) in word for word in words):
-            found.append(" ".join(words))
-    return found
+    every = [each.info["cmdline"] or [] for each in psutil.process_iter(["cmdline"])]
+    return [" ".join(words) for words in every if any(str(out) in word for word in words)]
 
 
-def _run(launcher: Launcher, target: Target, out: pathlib.Path, timeout: float) -> Check:
-    options = ("--quick", "--mpi4py") if launcher.controller == "mpi" else ("--quick",)
-    return run_launcher(launcher, target, out, *options, ranks=2, timeout=timeout)
-
-
-def test_killed_rank_is_named(launcher: Launcher, broken, tmp_path: pathlib.Path) -> None:
-    check = _run(launcher, broken(KILL), tmp_path, timeout=LIMIT)
-    assert not check.passed
-    culprit, other = check.failures
+@pytest.mark.parametrize("launcher", [MPIRUN, GLOO], ids=lambda launcher: launcher.name)
+def test_killed_rank_is_named(faulty, launcher):
+    culprit, other = faulty(KILL, launcher).failures
     assert culprit == f"rank 1 died (signal 9) in {OPERATION}"
     assert other.startswith(f"rank 0 was waiting in {OPERATION}")
-    assert check.log.is_file()
-    assert _processes_of(tmp_path) == []
 
 
-@pytest.fixture(scope="module")
-def hang_limit(built_horovod) -> float:
-    """Seconds after which a launch is taken to hang; ranks must reach the fault in them."""
+def test_hung_rank_is_named_and_nothing_is_left(faulty, built_horovod):
+    """Under one launcher: what ends the ranks is the same for each."""
     report = json.loads((built_horovod.report / "report.json").read_text())
-    return max(25.0, *(2 * check["seconds"] for check in report["checks"]))
-
-
-def test_hung_rank_is_named_and_nothing_is_left(
-    broken, hang_limit: float, tmp_path: pathlib.Path
-) -> None:
-    """Under one launcher: what ends the ranks is ours, and the same for each."""
+    # ranks must reach the fault in this time
+    limit = max(25.0, *(2 * check["seconds"] for check in report["checks"]))
     begin = time.monotonic()
-    check = _run(GLOO, broken(HANG), tmp_path, timeout=hang_limit)
-    assert time.monotonic() - begin < 2 * hang_limit
-    culprit, *others = check.failures
+    culprit, *others = faulty(HANG, timeout=limit).failures
+    assert time.monotonic() - begin < 2 * limit
     assert re.match(rf"rank 1 hung in {OPERATION}, killed after \d+ s", culprit)
     assert "sitecustomize.py" in culprit  # the place where it slept
     assert others == [f"rank 0 was waiting in {OPERATION}"]
-    assert check.log.is_file()
-    assert _processes_of(tmp_path) == []
 
 
 # What a rank says of its own results is the same under each launcher: one is enough for these.
-def test_wrong_sum_is_named(broken, tmp_path: pathlib.Path) -> None:
-    check = _run(GLOO, broken(WRONG), tmp_path, timeout=LIMIT)
+def test_wrong_sum_is_named(faulty):
+    check = faulty(WRONG)
     (failure,) = check.failures
     assert failure.startswith(f"rank 1: wrong result in {OPERATION}: expected ")
     assert "max difference 0.5" in failure
     assert "1000 of 1000 elements differ" in failure
-    assert check.log.is_file()
-    # The other operations still ran, on both ranks.
+    # the other operations still ran, on both ranks
     wrong = [row for row in check.operations if row["ok"] != {"0": True, "1": True}]
     assert [(row["operation"], row["ok"]) for row in wrong] == [
         ("allreduce sum", {"0": True, "1": False})
@@ -182,26 +163,23 @@ def test_wrong_sum_is_named(broken, tmp_path: pathlib.Path) -> None:
     assert check.operations[-1]["operation"].startswith("reducescatter")
 
 
-def test_every_check_can_fail(broken, tmp_path: pathlib.Path) -> None:
-    check = _run(MPIRUN, broken(EVERYTHING), tmp_path, timeout=LIMIT)
-    # These are about the MPI library and Python packages, not about a result of Horovod.
+def test_every_check_can_fail(faulty):
+    check = faulty(EVERYTHING, MPIRUN)
+    # these are about the MPI library and Python packages, not about a result of Horovod
     sound = ("import of", "tensors on", "bandwidth of", "mpi4py world", "mpi4py thread level")
     passed = {row["operation"] for row in check.operations if row["ok"]["1"] is not False}
     assert {name for name in passed if not name.startswith(sound)} == set()
     assert all("wrong result" in failure for failure in check.failures)
 
 
-def test_ranks_in_separate_worlds_are_told_apart(built_horovod, tmp_path: pathlib.Path) -> None:
+def test_ranks_in_separate_worlds_are_told_apart(built_horovod, tmp_path):
     """What an ``mpirun`` of another MPI does: every process is rank 0 of 1."""
-    directory = tmp_path / "bin"
-    directory.mkdir()
-    foreign = directory / "mpirun"
-    foreign.write_text('#!/bin/sh\nshift 2\n"$@" & "$@" & wait\n')  # shift: -np 2
-    foreign.chmod(0o755)
-    target = _with_path(built_horovod.target, "PATH", directory)
+    foreign = script(tmp_path / "bin" / "mpirun", 'shift 2; "$@" & "$@" & wait')  # -np 2
+    target = first_in(built_horovod.target, "PATH", foreign.parent)
     assert find_program(target, "mpirun") == str(foreign)
-    check = _run(MPIRUN, target, tmp_path, timeout=LIMIT)
-    # Some MPI libraries refuse to start without their own mpirun.
+    options = ("--quick", "--mpi4py")
+    check = run_launcher(MPIRUN, target, tmp_path, *options, ranks=2, timeout=LIMIT)
+    # some MPI libraries refuse to start without their own mpirun
     assert "separate worlds of size 1" in check.failures[0] or " in init" in check.failures[0]
     (provenance,) = [text for text in check.failures if str(foreign) in text]
     assert "Horovod links /" in provenance

@@ -5,10 +5,7 @@ Only headers: a wheel of another platform serves as well, and those for macOS ar
 
 from __future__ import annotations
 
-import contextlib
-import os
 import pathlib
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,7 +15,7 @@ from typing import Callable
 import pytest
 
 from hvd.core import paths
-from tests.conftest import unmet
+from tests import needs
 
 #: Platforms to take a project's wheel for, as pip names them, and its directory of headers.
 PROJECTS = {
@@ -33,58 +30,34 @@ PYTHONS = ("3.11", "3.10", "3.9", "3.13")
 
 
 @pytest.fixture(scope="session")
-def framework_headers(request) -> Callable[[str, str], pathlib.Path]:
-    """A function that gives the directory of headers of a project's release.
-
-    pip puts it into the cache.
-    """
+def framework_headers() -> Callable[[str, str], pathlib.Path]:
+    """A function that gives the directory of headers of a project's release, from the cache."""
 
     def headers(project: str, version: str) -> pathlib.Path:
-        cached = paths.cache() / "headers" / f"{project}-{version}"
-        if not cached.is_dir():
-            problem = fetch(project, version, cached)
-            if problem:
-                unmet(request.config, "compile", problem)
-        return cached / PROJECTS[project][1]
+        place = paths.cache() / "headers" / f"{project}-{version}"
+        kept = needs.kept(place, lambda directory: unpack(project, version, directory))
+        return kept / PROJECTS[project][1]
 
     return headers
 
 
-def fetch(project: str, version: str, destination: pathlib.Path) -> str:
-    """Unpack the headers of a wheel of ``project`` as ``destination``: whole, or not at all.
-
-    Returns:
-        What went wrong; empty if nothing did.
-    """
+def unpack(project: str, version: str, directory: pathlib.Path) -> None:
+    """Unpack the headers of a wheel of ``project``; skips where pip cannot download one."""
     platforms, include = PROJECTS[project]
-    destination.parent.mkdir(parents=True, exist_ok=True)
-    scratch = pathlib.Path(tempfile.mkdtemp(prefix=f".{project}-", dir=destination.parent))
-    try:
-        problems = []
+    command = [sys.executable, "-m", "pip", "download", f"{project}=={version}", "--no-deps"]
+    command += ["--only-binary=:all:", "--implementation=cp"]
+    command += [f"--platform={platform}" for platform in platforms]
+    with tempfile.TemporaryDirectory() as scratch:
         for python in PYTHONS:
-            problem = download(f"{project}=={version}", python, platforms, scratch)
-            if not problem:
+            options = [f"--python-version={python}", f"--dest={scratch}"]
+            done = subprocess.run([*command, *options], capture_output=True, text=True)
+            if done.returncode == 0:
                 break
-            problems.append(f"Python {python}: {problem}")
         else:
-            return f"pip has no wheel of {project} {version}: " + "; ".join(problems)
-        (wheel,) = scratch.glob("*.whl")
+            problem = done.stderr.strip().splitlines()[-1]
+            pytest.skip(f"pip has no wheel of {project} {version}: {problem}")
+        (wheel,) = pathlib.Path(scratch).glob("*.whl")
         with zipfile.ZipFile(wheel) as archive:
             names = [name for name in archive.namelist() if name.startswith(f"{include}/")]
-            archive.extractall(scratch / "headers", names)
-        if not names:
-            return f"{wheel.name} has no {include}"
-        with contextlib.suppress(OSError):  # another process was faster
-            os.replace(scratch / "headers", destination)
-        return "" if destination.is_dir() else f"{destination} cannot be written"
-    finally:
-        shutil.rmtree(scratch)
-
-
-def download(requirement: str, python: str, platforms: list, destination: pathlib.Path) -> str:
-    """Let pip download one wheel; returns pip's last line if it could not."""
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
-    command += [f"--python-version={python}", "--implementation=cp", f"--dest={destination}"]
-    command += [f"--platform={platform}" for platform in platforms]
-    done = subprocess.run([*command, requirement], capture_output=True, text=True)
-    return "" if done.returncode == 0 else done.stderr.strip().splitlines()[-1]
+            assert names, f"{wheel.name} has no {include}"
+            archive.extractall(directory, names)

@@ -2,16 +2,16 @@
 
 import os
 import pathlib
-import shlex
 import shutil
-import subprocess
 
 import pytest
 
-from hvd.model import specs
-from tests import plugin
-from tests.conftest import unmet
+from tests import compiling, needs
+from tests.checkout import run
 
+pytestmark = needs.programs("cmake", "c++")
+
+MPI_OPS, XLA_OPS = "horovod/tensorflow/mpi_ops.cc", "horovod/tensorflow/xla_mpi_ops.cc"
 #: A TensorFlow, and whether its headers are all that XLA operations need.
 TENSORFLOWS = {"2.18.1": True, "2.19.1": False, "2.20.0": False, "2.21.0": False}
 #: The two Horovods of the patch, each with every TensorFlow but the last with fewer.
@@ -19,7 +19,7 @@ CASES = [("0.28.1", version) for version in TENSORFLOWS] + [("0.28.0", "2.21.0")
 
 
 @pytest.fixture
-def cuda_headers(request) -> pathlib.Path:
+def cuda_headers() -> pathlib.Path:
     """The directory of ``cuda_runtime.h``."""
     homes = [os.environ.get("CUDA_HOME", ""), "/usr/local/cuda"]
     if shutil.which("nvcc"):
@@ -27,19 +27,17 @@ def cuda_headers(request) -> pathlib.Path:
     for home in filter(None, homes):
         if pathlib.Path(home, "include", "cuda_runtime.h").is_file():
             return pathlib.Path(home, "include")
-    return unmet(request.config, "compile", "no cuda_runtime.h; set CUDA_HOME")
+    return pytest.skip("no cuda_runtime.h; set CUDA_HOME")
 
 
 @pytest.fixture
-def configured(request, py_horovod, horovod_tree, framework_headers):
+def configured(horovod_tree, framework_headers):
     """A function that configures the TensorFlow plugin, for CPUs or as CUDA builds do."""
-    plugin.need(request, "compile", "cmake", "c++")
 
-    def configure(horovod: str, tensorflow: str, *options: str) -> plugin.Configured:
-        spec = specs.parse(f"py-horovod@{horovod} frameworks=tensorflow")
-        tree = horovod_tree(horovod, *py_horovod.patches(spec))
+    def configure(horovod: str, tensorflow: str, *options: str) -> compiling.Configured:
+        tree = horovod_tree(horovod, "frameworks=tensorflow")
         include = framework_headers("tensorflow-cpu", tensorflow)
-        return plugin.tensorflow(tree, tensorflow, include, *options)
+        return compiling.tensorflow(tree, tensorflow, include, *options)
 
     return configure
 
@@ -51,9 +49,8 @@ def for_gpus(cuda: pathlib.Path) -> list:
 @pytest.mark.parametrize(("horovod", "tensorflow"), CASES)
 def test_the_plugin_for_cpus_compiles(configured, horovod, tensorflow):
     plan = configured(horovod, tensorflow)
-    for source in ("mpi_ops.cc", "xla_mpi_ops.cc", "message.cc"):
-        done = plan.compile(source)
-        assert done.returncode == 0, f"{source}: {done.stderr}"
+    for source in (MPI_OPS, XLA_OPS, "horovod/common/message.cc"):
+        assert not plan.errors(source), source
 
 
 @pytest.mark.parametrize(("horovod", "tensorflow"), CASES)
@@ -62,10 +59,8 @@ def test_xla_operations_are_there_where_they_compile(
 ):
     plan = configured(horovod, tensorflow, *for_gpus(cuda_headers))
     assert ("XLA operations: left out" in plan.output) != TENSORFLOWS[tensorflow]
-    command = plan.commands["xla_mpi_ops.cc"]["command"]
-    assert ("-DHAVE_XLA_OPS=1" in command) == TENSORFLOWS[tensorflow]
-    done = plan.compile("xla_mpi_ops.cc")
-    assert done.returncode == 0, done.stderr
+    assert ("-DHAVE_XLA_OPS=1" in plan.commands[XLA_OPS]) == TENSORFLOWS[tensorflow]
+    assert not plan.errors(XLA_OPS)
 
 
 def test_the_plugin_for_gpus_needs_nothing_that_tensorflow_does_not_export(
@@ -73,14 +68,7 @@ def test_the_plugin_for_gpus_needs_nothing_that_tensorflow_does_not_export(
 ):
     """TensorFlow 2.21 does not export AsGpuStreamValue."""
     plan = configured("0.28.1", "2.21.0", *for_gpus(cuda_headers))
-    entry = plan.commands["mpi_ops.cc"]
-    compile_it = [*shlex.split(entry["command"]), "-w", "-O0", "-o", str(tmp_path / "object")]
-    subprocess.run(compile_it, cwd=entry["directory"], check=True)
-    symbols = subprocess.run(
-        ["nm", "--undefined-only", tmp_path / "object"],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
+    run([*plan.commands[MPI_OPS], "-w", "-O0", "-o", tmp_path / "object"], cwd=plan.build)
+    symbols = run(["nm", "--undefined-only", tmp_path / "object"])
     assert "tensorflow" in symbols
     assert "AsGpuStreamValue" not in symbols

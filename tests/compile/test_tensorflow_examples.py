@@ -1,15 +1,11 @@
 """examples/tensorflow2 and examples/keras on real builds: too long for the default run."""
 
-import json
-import os
-import pathlib
-import shutil
-
 import pytest
 
 from hvd.smoke.launch import Target
+from tests import real_builds
 from tests.build import examples
-from tests.conftest import copy_checkout
+from tests.checkout import copy_checkout
 
 SPEC = "py-horovod@0.28.1 +mpi+gloo~cuda~rocm frameworks:={frameworks}"
 
@@ -19,12 +15,9 @@ def target(request, tmp_path_factory) -> Target:
     """Horovod for the pinned TensorFlow of `keras` (Keras 2), and for that of `tensorflow` (3)."""
     checkout = copy_checkout(tmp_path_factory.mktemp("examples") / "hvd")
     spec = SPEC.format(frameworks=request.param)
-    done = checkout.hvd("build", "local-hvd", "--engine=pip", f"--spec={spec}")
-    assert done.returncode == 0, done.stdout
-    (file,) = (checkout.root / ".hvd" / "built").glob("*-pip.json")
-    variables = {**os.environ, **json.loads(file.read_text())["variables"]}
-    variables.pop("PYTHONPATH", None)
-    return Target(pathlib.Path(shutil.which("python", path=variables["PATH"])), variables)
+    checkout.hvd("build", "local-hvd", "--engine=pip", f"--spec={spec}")
+    (record,) = (checkout.state / "built").glob("*-pip.json")
+    return real_builds.target(record)
 
 
 @pytest.mark.parametrize("name", ["tensorflow2", "keras"])

@@ -1,13 +1,10 @@
 """Horovod's PyTorch plugin against the headers of PyTorch, commanded by Horovod's own CMake."""
 
-import shutil
-import subprocess
-
 import pytest
 
-from hvd.model import specs
-from tests.build import compiling
-from tests.conftest import unmet
+from tests import compiling, needs
+
+pytestmark = needs.programs("c++", "cmake", "make")
 
 #: Horovod, and PyTorch: the ends of what the recipe's patches say.
 PAIRS = (
@@ -22,25 +19,13 @@ PAIRS = (
 
 
 @pytest.mark.parametrize(("version", "pytorch"), PAIRS)
-def test_the_plugin_compiles(
-    request, py_horovod, horovod_tree, framework_headers, version, pytorch
-):
+def test_the_plugin_compiles(horovod_tree, framework_headers, version, pytorch):
     """cxx-standard.patch, integral-type.patch"""
-    for program in ("c++", "cmake", "make"):
-        if not shutil.which(program):
-            unmet(request.config, "compile", f"{program} is not on PATH")
     include = framework_headers("torch", pytorch)
-    spec = specs.parse(f"py-horovod@{version} +gloo frameworks=pytorch ^py-torch@{pytorch}")
-    tree = horovod_tree(version, *py_horovod.patches(spec))
-    includes = [include, include / "torch" / "csrc" / "api" / "include"]
-    commands = compiling.configure(tree, pytorch, includes=includes)
-    refused = {}
-    for source, command in sorted(commands.items()):
-        if source.startswith("horovod/torch/"):
-            done = subprocess.run(
-                [*command, "-fsyntax-only", "-w"], cwd=tree, capture_output=True, text=True
-            )
-            if done.returncode != 0:
-                refused[source] = [line for line in done.stderr.splitlines() if "error" in line]
-    assert len(commands) > 5
-    assert not refused
+    tree = horovod_tree(version, f"+gloo frameworks=pytorch ^py-torch@{pytorch}")
+    headers = [include, include / "torch" / "csrc" / "api" / "include"]
+    plan = compiling.pytorch(tree, pytorch, headers=headers)
+    sources = [source for source in plan.commands if source.startswith("horovod/torch/")]
+    assert len(plan.commands) > 5 and sources
+    refused = {source: plan.errors(source) for source in sources}
+    assert {source: errors for source, errors in refused.items() if errors} == {}

@@ -15,12 +15,14 @@ import re
 import shlex
 import shutil
 import subprocess
-from typing import Dict, List
+from typing import Dict
 
+import pytest
 from dockerfile_parse import DockerfileParser
 
 from hvd.core import paths
 from tests import debian
+from tests.checkout import run
 
 RELEASE = "bookworm"
 #: Where the host's certificates are in a root, besides its own.
@@ -37,10 +39,6 @@ exec "$@"
 """
 
 
-class Unable(Exception):
-    """Why nothing can be carried out here."""
-
-
 @dataclasses.dataclass
 class Stage:
     """A stage: its root directory, its variables and its user."""
@@ -52,17 +50,12 @@ class Stage:
     def inside(self, path: str) -> pathlib.Path:
         return self.root / path.lstrip("/")
 
-    def run(self, command: str, **more: str) -> subprocess.CompletedProcess:
-        """A RUN: ``command`` for a shell in the root."""
+    def run(self, command: str, **more: str) -> str:
+        """A RUN: the output of ``command`` for a shell in the root."""
         words = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", _ENTER, "sh"]
         words += [str(self.root), "chroot", f"--userspec={self.user}:{self.user}", str(self.root)]
-        return subprocess.run(
-            [*words, "/bin/sh", "-c", command],
-            env={**self.variables, **_host(), **more},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        environment = {**self.variables, **_host(), **more}
+        return run([*words, "/bin/sh", "-c", command], env=environment)
 
 
 def carry_out(containerfile: str, context: pathlib.Path, scratch: pathlib.Path) -> Stage:
@@ -84,31 +77,24 @@ def carry_out(containerfile: str, context: pathlib.Path, scratch: pathlib.Path) 
             image, _, name = value.partition(" AS ")
             assert image.startswith("docker.io/library/debian:12"), image
             stage = stages[name] = Stage(scratch / name, dict(_CLEAN))
-            subprocess.run(["cp", "-a", base, stage.root], check=True)
+            run(["cp", "-a", base, stage.root])
         elif kind == "RUN":
-            done = stage.run(value)
-            assert done.returncode == 0, f"RUN {value}\n{done.stdout}"
+            stage.run(value)
         elif kind == "ENV":
             for word in shlex.split(value):
                 key, _, text = word.partition("=")
                 stage.variables[key] = _expanded(text, stage.variables)
         elif kind == "COPY":
-            _copy(value, stage, stages, context)
+            *options, origin, target = value.split()
+            sources = [stages[option.split("=", 1)[1]].root for option in options] or [context]
+            goal = stage.inside(target)
+            goal.parent.mkdir(parents=True, exist_ok=True)
+            run(["cp", "-a", sources[-1] / origin.lstrip("/"), goal])
         elif kind == "USER":
             stage.user = value
         else:
             assert kind in ("COMMENT", "LABEL", "CMD"), kind
     return stage
-
-
-def _copy(value: str, stage: Stage, stages: Dict[str, Stage], context: pathlib.Path) -> None:
-    *options, source, target = value.split()
-    where = context
-    for option in options:
-        where = stages[option.split("=", 1)[1]].root
-    goal = stage.inside(target)
-    goal.parent.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["cp", "-a", where / source.lstrip("/"), goal], check=True)
 
 
 def _expanded(text: str, variables: Dict[str, str]) -> str:
@@ -126,27 +112,18 @@ def _host() -> Dict[str, str]:
 
 
 def base_root(scratch: pathlib.Path) -> pathlib.Path:
-    """A minimal Debian, from the cache or by debootstrap.
-
-    Raises:
-        Unable: not root, no such system, or no mirror that can be reached.
-    """
-    for program in ("unshare", "chroot", "dpkg", "apt-get"):
-        if not shutil.which(program, path=_CLEAN["PATH"]):
-            raise Unable(f"{program} is not on PATH")
-    if os.geteuid() != 0:
-        raise Unable("chroot and mount are for root alone")
+    """A minimal Debian, from the cache or by debootstrap; skips where no mirror is reached."""
     cached = paths.cache() / "container" / f"{RELEASE}.tar"
     root = scratch / "base"
     if not cached.is_file():
         _bootstrap(scratch / "bootstrap")
         cached.parent.mkdir(parents=True, exist_ok=True)
         partial = cached.with_suffix(f".{os.getpid()}")
-        subprocess.run(["tar", "-C", scratch / "bootstrap", "-cf", partial, "."], check=True)
+        run(["tar", "-C", scratch / "bootstrap", "-cf", partial, "."])
         os.replace(partial, cached)
         shutil.rmtree(scratch / "bootstrap")
     root.mkdir()
-    subprocess.run(["tar", "-C", root, "-xf", cached], check=True)
+    run(["tar", "-C", root, "-xf", cached])
     for name in ("resolv.conf", "hosts"):  # what engines provide; no root has it of itself
         shutil.copy(f"/etc/{name}", root / "etc" / name)
     certificates = pathlib.Path(
@@ -154,28 +131,20 @@ def base_root(scratch: pathlib.Path) -> pathlib.Path:
     )
     if certificates.is_file():
         shutil.copy(certificates, root / _CERTIFICATES.lstrip("/"))
-    for directory in _local_wheels():
-        shutil.copytree(directory, root / directory.lstrip("/"), dirs_exist_ok=True)
+    for directory in os.environ.get("PIP_FIND_LINKS", "").split():
+        if os.path.isdir(directory):
+            shutil.copytree(directory, root / directory.lstrip("/"), dirs_exist_ok=True)
     return root
 
 
-def _local_wheels() -> List[str]:
-    """Directories that pip is told to look for wheels in."""
-    return [each for each in os.environ.get("PIP_FIND_LINKS", "").split() if os.path.isdir(each)]
-
-
 def _bootstrap(root: pathlib.Path) -> None:
-    try:
-        tools = debian.unpacked("debootstrap")
-    except OSError as error:
-        raise Unable(str(error)) from error
+    tools = debian.unpacked("debootstrap")
     program = tools / "usr" / "sbin" / "debootstrap"
     done = subprocess.run(
         [program, "--variant=minbase", RELEASE, root],
         env={**os.environ, "DEBOOTSTRAP_DIR": str(tools / "usr" / "share" / "debootstrap")},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        capture_output=True,
         text=True,
     )
     if done.returncode:
-        raise Unable(f"debootstrap: {done.stdout.strip().splitlines()[-1]}")
+        pytest.skip(f"debootstrap: {done.stdout[-300:]}{done.stderr[-300:]}")

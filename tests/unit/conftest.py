@@ -10,9 +10,8 @@ from typing import Dict
 
 import pytest
 
-from hvd.core.errors import HvdError
-from hvd.fetch import source
-from hvd.model import recipe, specs
+from hvd.model import specs
+from tests.conftest import sdist
 
 #: What decides how Horovod is built, in every release.
 BUILD_SYSTEM = ("setup.py", "CMakeLists.txt", "build_utils.py")
@@ -26,18 +25,11 @@ def state(monkeypatch, tmp_path) -> pathlib.Path:
 
 
 @pytest.fixture(scope="session")
-def horovod_build_systems(request) -> Dict[str, str]:
+def horovod_build_systems(py_horovod) -> Dict[str, str]:
     """Release to the text of everything that decides how it is built: sdist, and patches."""
-    from tests.conftest import unmet
-
-    py_horovod = recipe.load("py-horovod")
     texts = {}
     for version in py_horovod.versions():
-        try:
-            sdist = source.sdist(py_horovod, version)
-        except HvdError as error:
-            unmet(request.config, "build", error.message)
-        with tarfile.open(sdist) as archive:
+        with tarfile.open(sdist(py_horovod, version)) as archive:
             texts[version] = "\n".join(
                 archive.extractfile(member).read().decode()
                 for member in archive

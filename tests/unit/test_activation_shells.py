@@ -43,9 +43,9 @@ def shell(request):
 
 
 @pytest.fixture
-def ran(request, shell, tmp_path):
+def ran(shell, tmp_path):
     """A function that runs lines in the shell with ``before`` alone as its environment."""
-    words = shells.command(request.config, shell)
+    words = shells.command(shell)
     file = tmp_path / shells.FILES[shell]
 
     def run(lines, plan=PLAN, before=BEFORE, warning=""):

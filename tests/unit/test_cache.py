@@ -1,4 +1,4 @@
-"""The keyring, and errors about a cache; Spack's part is in tests/build."""
+"""The keyring, and errors about a cache; Spack's part is in tests/services."""
 
 import os
 import pathlib
@@ -13,15 +13,14 @@ from hvd.cache.cache import Package
 from hvd.cli import main as cli
 from hvd.core import paths, process
 from hvd.core.errors import HvdError
-from tests.conftest import unmet
 from tests.unit.test_diff import LOCK
 
 
 @pytest.fixture
-def ring(request, monkeypatch):
+def ring(monkeypatch):
     """An empty keyring, at a path that is short enough for its sockets."""
     if not shutil.which("gpg"):
-        unmet(request.config, "build", "gpg is not on PATH")
+        pytest.skip("gpg is not on PATH")
     process.adopt_orphans()
     with tempfile.TemporaryDirectory(prefix="hvd-") as scratch:
         monkeypatch.setenv(paths.KEYRING_VARIABLE, str(pathlib.Path(scratch, "one")))

@@ -1,4 +1,4 @@
-"""The list of Spack's private interfaces; ``tests/recipes`` asks Spack for each of them."""
+"""The list of Spack's private interfaces; ``tests/spack`` asks Spack for each of them."""
 
 import ast
 import pathlib

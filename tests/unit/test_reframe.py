@@ -16,7 +16,7 @@ from hvd.launch import methods
 from hvd.model import environment, site
 from hvd.model.site import Bandwidth
 from hvd.reframe import systems
-from tests.build import slurm_site
+from tests.services import slurm_site
 
 #: Site to lines that its jobs have, for two ranks on two nodes.
 LINES = {

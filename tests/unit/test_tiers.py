@@ -1,27 +1,58 @@
-"""Tiers that are required, and what is said of one that is missing."""
+"""Tiers: each has a directory and a row in tests/README.md; a required one must run."""
 
 import os
+import re
 import subprocess
 import sys
 
 import pytest
 
+from hvd.cli.testing import TIERS
 from hvd.core import paths
+
+#: A test of the tier `compile` that is skipped where no variable names an interpreter.
+LACKING = "tests/compile/test_builds.py"
+
+
+def run(processes, *arguments):
+    """Exit status and output of pytest, in one process (0) or in several."""
+    own = ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_TESTRUNUID")
+    environment = {k: v for k, v in os.environ.items() if k not in (*own, "HVD_CUDA_PYTHON")}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-n", processes, "--dist=loadgroup", *arguments],
+        cwd=paths.ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    return done.returncode, done.stdout
+
+
+def test_a_tier_is_a_directory_and_a_row():
+    tests = paths.ROOT / "tests"
+    text = (tests / "README.md").read_text()
+    assert {path.parent.name for path in tests.glob("*/test_*.py")} == set(TIERS)
+    rows = re.findall(r"^\| `(\w+)` \| `tests/(\w+)/` \|", text, re.MULTILINE)
+    assert rows == [(tier, tier) for tier in TIERS]
 
 
 @pytest.mark.parametrize("processes", ["0", "2"])
-def test_a_required_tier_of_which_nothing_is_asked_for_is_an_error(processes):
-    """Also where several processes run the tests, which must not seem to have crashed."""
-    command = [sys.executable, "-m", "pytest", "--require=build", "-n", processes]
-    own = ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_TESTRUNUID")
-    done = subprocess.run(
-        [*command, "--dist=loadscope", "tests/unit/test_stamp.py"],
-        cwd=paths.ROOT,
-        env={k: v for k, v in os.environ.items() if k not in own},
-        capture_output=True,
-        text=True,
-    )
-    output = done.stdout + done.stderr
-    assert done.returncode == pytest.ExitCode.USAGE_ERROR, output
-    assert "ERROR: no test of the required tier 'build' was collected" in output
+def test_a_required_tier_that_is_not_asked_for_is_an_error(processes):
+    status, output = run(processes, "--require=build", "tests/unit/test_stamp.py")
+    assert status == pytest.ExitCode.USAGE_ERROR, output
+    assert "ERROR: the required tier 'build' is not asked for" in output
     assert "INTERNALERROR" not in output
+
+
+@pytest.mark.parametrize("processes", ["0", "2"])
+def test_a_skip_in_a_required_tier_is_a_failure_with_its_reason(processes):
+    status, output = run(processes, "--require=compile", LACKING)
+    assert status == pytest.ExitCode.TESTS_FAILED, output
+    assert "HVD_CUDA_PYTHON names no Python" in output and "1 error" in output
+
+
+def test_a_tier_on_demand_is_skipped_with_a_reason_and_counted():
+    status, output = run("0", "tests/compile/test_tensorflow_examples.py")
+    assert status == pytest.ExitCode.OK, output
+    assert re.search(r"SKIPPED \[4\] .*--require compile", output) and "4 skipped" in output

@@ -13,39 +13,34 @@ from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.host import machine
 
-#: Tiers that need something of the machine.
-TIERS = ("spack", "build", "services", "bundle", "compile", "container")
-#: Arguments of pytest that want one process.
+#: Tiers of tests: the directories below ``tests``, in the order of tests/README.md.
+TIERS = ("unit", "spack", "build", "services", "compile", "bundle", "container")
+#: Arguments of pytest that want one process, or say how many.
 _ALONE = {"--pdb", "-s", "--collect-only", "--co", "-n"}
 #: Processes at most: there are few groups that take long.
 _MOST = 4
 
 
 def run(require: str, arguments: List[str]) -> int:
-    """Run pytest.
+    """Run pytest and return its exit status.
 
     Args:
-        require: comma-separated tiers that must not be skipped.
+        require: comma-separated tiers in which a skip is a failure.
         arguments: further arguments of pytest.
-
-    Returns:
-        pytest's exit status.
 
     Raises:
         HvdError: an unknown tier.
     """
-    wanted = [tier for tier in require.split(",") if tier]
-    unknown = sorted(set(wanted) - set(TIERS))
-    if unknown:
-        raise HvdError(f"--require: no tier is called '{unknown[0]}'", f"use {', '.join(TIERS)}")
-    command = [sys.executable, "-m", "pytest", f"--require={','.join(wanted)}"]
+    for tier in filter(None, require.split(",")):
+        if tier not in TIERS:
+            raise HvdError(f"--require: no tier is called '{tier}'", f"use {', '.join(TIERS)}")
+    command = [sys.executable, "-m", "pytest", f"--require={require}"]
     if not _ALONE & set(arguments):
-        # by groups, see tests/conftest.py: what shares a build is run by one process
-        command += ["-n", str(min(machine.cores(), _MOST)), "--dist=loadscope"]
-        command += ["--no-loadscope-reorder"]
-    command += arguments
+        processes = min(machine.cores(), _MOST)
+        # in the order of collection: the group that takes longest is first, see tests/conftest.py
+        command += ["-n", str(processes), "--dist=loadgroup", "--no-loadscope-reorder"]
     environment = {**os.environ, "PYTHONPATH": str(paths.SOURCE)}
-    return subprocess.run(command, cwd=paths.ROOT, env=environment).returncode
+    return subprocess.run([*command, *arguments], cwd=paths.ROOT, env=environment).returncode
 
 
 def test(

@@ -1,20 +1,17 @@
 """The package repository loads in each of the ways people use, with every chosen pair."""
 
-import json
-import os
-import pathlib
-import subprocess
 import sys
 
 import pytest
 import yaml
 
-from hvd.core import paths, process
+from hvd.core import paths
 from hvd.solve import queries
-from hvd.solve.spack import _FOREIGN
+from tests.checkout import commit, run
+from tests.spack.conftest import variables
 
 #: Every package of this repository, as Spack spells them.
-OURS = sorted(path.parent.name.replace("_", "-") for path in paths.PACKAGES.glob("*/package.py"))
+OWN = sorted(path.parent.name.replace("_", "-") for path in paths.PACKAGES.glob("*/package.py"))
 
 
 @pytest.fixture
@@ -29,17 +26,9 @@ def bare(spack, tmp_path):
     (scope / "config.yaml").write_text(yaml.safe_dump(config))
     builtin = yaml.safe_load((spack.scope / "repos.yaml").read_text())["repos"]["builtin"]
     (scope / "repos.yaml").write_text(yaml.safe_dump({"repos": {"builtin": builtin}}))
-    environment = {k: v for k, v in os.environ.items() if k not in _FOREIGN}
-    environment.update(spack.variables())
-    environment["SPACK_USER_CONFIG_PATH"] = str(scope)
-    environment["SPACK_USER_CACHE_PATH"] = str(tmp_path / "cache")
-
-    def run(*arguments):
-        log = tmp_path / "spack.log"
-        command = [spack.root / "bin" / "spack", "--color=never", *arguments]
-        return process.run(command, log=log, env=environment, timeout=300).output
-
-    return run
+    program = [spack.root / "bin" / "spack", "--color=never"]
+    environment = variables(spack, scope, tmp_path / "cache")
+    return lambda *arguments: run([*program, *arguments], env=environment, timeout=300)
 
 
 def assert_known(run, *scope):
@@ -55,9 +44,7 @@ def test_by_path(bare, checkout):
 
 
 def test_by_git_url(bare, checkout):
-    git = ["git", "-C", checkout.root, "-c", "user.name=t", "-c", "user.email=t@example.org"]
-    for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "x"]):
-        subprocess.run([*git, *command], check=True)
+    commit(checkout.root)
     bare("repo", "add", "--name", "hvd", f"file://{checkout.root}")
     assert_known(bare)
 
@@ -83,7 +70,7 @@ def test_our_recipe_is_the_one_that_is_found(spack, tmp_path):
 
 
 def test_audit_is_clean(spack, tmp_path):
-    done = spack.run("audit", "packages", *OURS, log=tmp_path / "log", timeout=300)
+    done = spack.run("audit", "packages", *OWN, log=tmp_path / "log", timeout=300)
     assert "PKG-" in done.output
     assert "issue" not in done.output
 
@@ -94,22 +81,34 @@ def test_style_is_that_of_builtin(spack):
     settings = ["--config", spack.packages / "pyproject.toml"]
     settings += paths.PACKAGES.glob("*/package.py")
     for words in (["check"], ["format", "--check"]):
-        done = subprocess.run([*ruff, *words, *settings], capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout
+        run([*ruff, *words, *settings])
 
 
-def test_recipes_without_a_source(spack, tmp_path):
-    """No solver builds them; an attempt to install says what to do; Intel MPI is an MPI."""
-    program = pathlib.Path(__file__).with_name("describe_externals.py")
-    done = spack.run("python", program, log=tmp_path / "log", timeout=300)
-    said = json.loads(done.output.splitlines()[-1])
-    for name in ("ibm-ddl", "intel-mpi"):
-        (message,) = said["refused"][name]
-        assert "name an installation in packages.yaml" in message
-    for name, version in (("ibm-ddl", "1.5.0"), ("intel-mpi", "2018.2.199")):
-        assert "packages.yaml" in said["install"][name]
-        assert f"- spec: {name}@{version}" in said["install"][name]
-    assert "intel-mpi" in said["mpi"]
+#: Tries to install a recipe without a source, and prints what that says.
+INSTALL = """
+import sys, spack.error, spack.repo
+from spack.spec import Spec
+spec = Spec(sys.argv[1])
+try:
+    spack.repo.PATH.get_pkg_class(spec.name).install(object(), spec, "/nowhere")
+except spack.error.SpackError as error:
+    print(error.message)
+"""
+
+
+@pytest.mark.parametrize("spec", ["ibm-ddl@=1.5.0", "intel-mpi@=2018.2.199"])
+def test_a_recipe_without_a_source(spack, evaluate, tmp_path, spec):
+    """No solver builds it, and an attempt to install says what to do."""
+    (message,) = evaluate([spec])[spec]
+    assert "name an installation in packages.yaml" in message
+    (tmp_path / "install.py").write_text(INSTALL)
+    words = ["python", tmp_path / "install.py", spec]
+    output = spack.run(*words, log=tmp_path / "log", timeout=300).output
+    assert "packages.yaml" in output and f"- spec: {spec.replace('=', '')}" in output
+
+
+def test_intel_mpi_is_an_mpi(spack, tmp_path):
+    assert "intel-mpi" in spack.run("providers", "mpi", log=tmp_path / "log").output
 
 
 LOOK_UP = """

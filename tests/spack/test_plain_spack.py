@@ -1,4 +1,4 @@
-"""The answers that Spack gives with nothing of ours but the repository.
+"""The answers that Spack gives with nothing but the repository.
 
 As a user sets it up: ``spack repo add``, ``spack compiler find``, ``spack external find cmake
 gmake``, and Spack's own defaults otherwise.
@@ -7,14 +7,13 @@ gmake``, and Spack's own defaults otherwise.
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 
 import pytest
 import yaml
 
 from hvd.core import paths, process
-from hvd.solve.spack import _FOREIGN
+from tests.spack.conftest import path_without, variables
 
 SOLVE = pathlib.Path(__file__).with_name("solve_plainly.py")
 #: Solves of everything that builtin has take a minute each.
@@ -32,12 +31,9 @@ def plain(spack, tmp_path_factory):
         scope.mkdir()
         (scope / "repos.yaml").write_text(yaml.safe_dump({"repos": {"builtin": str(builtin)}}))
         (scope / "bootstrap.yaml").write_text("bootstrap: {enable: false}\n")
-        environment = {k: v for k, v in os.environ.items() if k not in _FOREIGN}
-        environment.update(spack.variables())
-        environment["SPACK_USER_CONFIG_PATH"] = str(scope)
-        environment["SPACK_USER_CACHE_PATH"] = str(home / "cache")
+        environment = variables(spack, scope, home / "cache")
         if not fortran:
-            environment["PATH"] = str(programs(home / "bin", "gfortran"))
+            environment["PATH"] = path_without(r".*gfortran.*", home / "bin")
         program = [spack.root / "bin" / "spack", "--color=never"]
         # a cache of solutions is no answer
         program += ["-c", "concretizer:concretization_cache:enable:false"]
@@ -61,16 +57,6 @@ def plain(spack, tmp_path_factory):
     return answers
 
 
-def programs(directory: pathlib.Path, left_out: str) -> pathlib.Path:
-    """A directory with all programs of PATH but some."""
-    directory.mkdir()
-    for entry in os.environ["PATH"].split(os.pathsep):
-        for program in pathlib.Path(entry).glob("*"):
-            if left_out not in program.name and not (directory / program.name).exists():
-                (directory / program.name).symlink_to(program)
-    return directory
-
-
 def test_a_refusal_is_not_walked_around(plain):
     """What is on by default goes off by the user's word alone."""
     open_mpi, controllers = plain("py-horovod ^openmpi@3.1.3", "py-horovod~mpi~gloo")
@@ -78,26 +64,20 @@ def test_a_refusal_is_not_walked_around(plain):
     assert "Horovod requires a controller; use +mpi or +gloo" in controllers["errors"][0]
 
 
-def test_without_a_fortran_compiler(plain):
-    """PyTorch, or what is missing; never a package that cannot be built."""
-    (answer,) = plain("py-horovod", fortran=False)
+@pytest.mark.parametrize(
+    ("machine", "missing"),
+    [({"fortran": False}, "fortran"), ({"cmake": "3.13.4"}, "cmake")],
+    ids=["no Fortran compiler", "an old CMake"],
+)
+def test_what_a_machine_lacks(plain, machine, missing):
+    """The defaults, or what is missing; never a package that cannot be built."""
+    (answer,) = plain("py-horovod", **machine)
     if "errors" in answer:
-        assert any("fortran" in message for message in answer["errors"])
+        assert any(missing in message for message in answer["errors"])
     else:
-        as_asked_for(answer["nodes"])
-
-
-def test_with_an_old_cmake(plain):
-    (answer,) = plain("py-horovod", cmake="3.13.4")
-    if "errors" in answer:
-        assert any("cmake" in message for message in answer["errors"])
-    else:
-        as_asked_for(answer["nodes"])
-
-
-def as_asked_for(nodes):
-    """The defaults, and nothing that is for externals alone."""
-    assert "frameworks:=pytorch" in nodes["py-horovod"]
-    assert "+gloo" in nodes["py-horovod"] and "+mpi" in nodes["py-horovod"]
-    assert "py-torch" in nodes
-    assert not {"intel-mpi", "ibm-ddl"} & set(nodes)
+        nodes = answer["nodes"]
+        for wanted in ("frameworks:=pytorch", "+gloo", "+mpi"):
+            assert wanted in nodes["py-horovod"]
+        assert "py-torch" in nodes
+        # these are for externals alone
+        assert not {"intel-mpi", "ibm-ddl"} & set(nodes)

@@ -7,25 +7,17 @@ import pathlib
 import re
 import shlex
 import signal
-import time
 
 import psutil
 import pytest
 
-from tests.build import slurm_site
+from tests.checkout import wait_for
+from tests.ranks import PROGRAM
+from tests.services import slurm_site
 
 #: Seconds for a job of two ranks that have little to do.
 LIMIT = 90.0
-#: Sums on every rank, and says where.
-PROGRAM = """\
-import os, sys, torch, horovod.torch as hvd
-hvd.init()
-total = hvd.allreduce(torch.ones(1000) * (hvd.rank() + 1), op=hvd.Sum)
-assert torch.equal(total, torch.full((1000,), 3.0)), total[:3]
-place = f"{os.environ['SLURMD_NODENAME']} of {os.environ['SLURM_JOB_NUM_NODES']}"
-# at once: two ranks share one pipe, and a line in parts may be split
-print(f"rank {hvd.rank()} of {hvd.size()} on {place}\\n", end="", flush=True)
-"""
+pytestmark = pytest.mark.xdist_group("built")
 #: Sums for as long as it may, and leaves its process number when it has begun.
 ENDLESS = """\
 import os, pathlib, sys, torch, horovod.torch as hvd
@@ -41,8 +33,7 @@ for step in range(10**9):
 def local(built_horovod, slurm):
     """The built checkout, whose site `local` is the cluster, and whose build is activated."""
     with slurm_site.local(built_horovod.checkout):
-        done = built_horovod.checkout.hvd("activate", "local-hvd", "--engine=pip")
-        assert done.returncode == 0, done.stdout
+        built_horovod.hvd("activate")
         yield built_horovod
 
 
@@ -51,23 +42,25 @@ def batch(local, directory: pathlib.Path, program: str, *arguments: str) -> path
     (directory / "program.py").write_text(program)
     words = ["launch", "local-hvd", "--batch", "--nodes=2", "--ranks-per-node=1", "--time=0:02:00"]
     words += ["--output", str(directory / "output")]
-    done = local.checkout.hvd(*words, "--", "python", directory / "program.py", *arguments)
-    assert done.returncode == 0, done.stdout
-    text = done.stdout[done.stdout.index("#!") :].partition("\n  to submit it")[0]
+    output = local.checkout.hvd(*words, "--", "python", directory / "program.py", *arguments)
+    text = output[output.index("#!") :].partition("\n  to submit it")[0]
     script = directory / "job.sh"
     script.write_text(text + "\n")
     return script
 
 
+def placed(output):
+    """Rank and node of each line that a program of two ranks printed."""
+    return sorted(re.findall(r"rank (\d) of 2 on (\S+)", output))
+
+
 def test_srun_starts_two_ranks_by_pmix(local, slurm, tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
-    activate = local.checkout.root / ".hvd" / "activation" / "local-hvd-pip" / "activate.sh"
+    activate = local.checkout.state / "activation" / "local-hvd-pip" / "activate.sh"
     line = f". {shlex.quote(str(activate))} && "
     line += f"srun --mpi=pmix -N 2 -n 2 python {tmp_path}/program.py"
-    done = slurm.run("sh", "-c", line, timeout=LIMIT, **slurm_site.ALLOWANCES)
-    assert done.returncode == 0, done.stdout
-    said = sorted(re.findall(r"rank (\d) of 2 on (\S+) of 2", done.stdout))
-    assert said == [("0", "n1"), ("1", "n2")], done.stdout
+    output = slurm.run("sh", "-c", line, timeout=LIMIT, **slurm_site.ALLOWANCES)
+    assert placed(output) == [("0", "n1"), ("1", "n2")], output
 
 
 def test_a_batch_script_of_launch(local, slurm, tmp_path):
@@ -77,18 +70,16 @@ def test_a_batch_script_of_launch(local, slurm, tmp_path):
     found = slurm.ended(slurm.submit(script), LIMIT)
     output = (tmp_path / "output").read_text()
     assert found["JobState"] == "COMPLETED" and found["ExitCode"] == "0:0", output
-    assert sorted(re.findall(r"rank (\d) of 2 on n(\d) of 2", output)) == [("0", "1"), ("1", "2")]
+    assert placed(output) == [("0", "n1"), ("1", "n2")], output
 
 
 def test_a_killed_rank_fails_the_job(local, slurm, tmp_path):
     """The other rank waits for it: the job has to end all the same, and before its time limit."""
     script = batch(local, tmp_path, ENDLESS, str(tmp_path))
     number = slurm.submit(script)
-    deadline = time.monotonic() + LIMIT
-    while not (tmp_path / "0").exists() or not (tmp_path / "1").exists():
-        assert time.monotonic() < deadline, (tmp_path / "output").read_text()
-        time.sleep(0.2)
-    ranks = [int((tmp_path / rank).read_text()) for rank in ("0", "1")]
+    files = [tmp_path / "0", tmp_path / "1"]
+    wait_for(lambda: all(file.exists() for file in files), LIMIT, (tmp_path / "output").read_text)
+    ranks = [int(file.read_text()) for file in files]
     assert len(slurm.steps()) > 2
     os.kill(ranks[1], signal.SIGKILL)
     found = slurm.ended(number, 30)

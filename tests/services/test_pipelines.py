@@ -12,15 +12,15 @@ import yaml
 from hvd.core import paths
 from hvd.model.versions import pinned
 from tests import debian, node_tools
-from tests.conftest import chosen_pairs, unmet
+from tests.checkout import commit, script
+from tests.conftest import chosen_pairs
+
+pytestmark = pytest.mark.xdist_group("built")
 
 
 @pytest.fixture(scope="module")
-def programs(request):
-    try:
-        return node_tools.installed()
-    except OSError as error:
-        unmet(request.config, "services", str(error))
+def programs():
+    return node_tools.installed()
 
 
 def lint(programs, pattern):
@@ -50,59 +50,44 @@ def test_a_wrong_workflow_is_found(programs, tmp_path):
 @pytest.fixture
 def gitlab(request, programs, built_by_spack):
     """A function that has gitlab-ci-local do something in the checkout where Spack has built."""
-    root = built_by_spack.checkout.root
+    checkout = built_by_spack.checkout
     venv = pathlib.Path(sys.prefix)
     if not (venv / "hvd-hvd").is_file():
-        unmet(request.config, "services", "jobs call ./hvd, whose .venv is whole with ./hvd test")
+        pytest.skip("jobs call ./hvd, whose .venv is whole with ./hvd test")
     if not shutil.which("gpg"):
-        unmet(request.config, "services", "gpg is not on PATH")
+        pytest.skip("gpg is not on PATH")
     if chosen_pairs(request.config)[0] != pinned().pairs[0].name:
-        unmet(request.config, "services", "pipelines build with the default pair")
+        pytest.skip("pipelines build with the default pair")
+    scratch = checkout.root.parent
     path = node_tools.path()
     if not shutil.which("rsync"):
-        try:
-            path = os.pathsep.join([str(unpacked_rsync(root.parent)), path])
-        except OSError as error:
-            unmet(request.config, "services", str(error))
-    (root / ".venv").symlink_to(venv)
-    identity = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
-    for command in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "--message=x"]):
-        subprocess.run(["git", *identity, *command], cwd=root, check=True)
-
-    def run(*arguments):
-        command = [programs / "gitlab-ci-local", "--home", root.parent, *arguments]
-        return built_by_spack.checkout.run(command, PATH=path)
-
-    yield run
-    (root / ".venv").unlink()
-    shutil.rmtree(root / ".git")
+        path = os.pathsep.join([str(unpacked_rsync(scratch)), path])
+    (checkout.root / ".venv").symlink_to(venv)
+    commit(checkout.root)
+    program = programs / "gitlab-ci-local"
+    yield lambda *words: checkout.run([program, "--home", scratch, *words], PATH=path)
+    (checkout.root / ".venv").unlink()
+    shutil.rmtree(checkout.root / ".git")
 
 
 def unpacked_rsync(directory: pathlib.Path) -> pathlib.Path:
     """A directory for PATH with an rsync of Debian's, which gitlab-ci-local copies with."""
     package = debian.unpacked("rsync", "libpopt0", "libxxhash0")
     (libraries,) = package.glob("usr/lib/*-linux-gnu")
-    script = directory / "rsync" / "rsync"
-    script.parent.mkdir(exist_ok=True)
-    script.write_text(
-        f'#!/bin/sh\nLD_LIBRARY_PATH={libraries} exec {package}/usr/bin/rsync "$@"\n'
-    )
-    script.chmod(0o755)
-    return script.parent
+    line = f'LD_LIBRARY_PATH={libraries} exec {package}/usr/bin/rsync "$@"'
+    return script(directory / "rsync" / "rsync", line).parent
 
 
 def test_a_generated_job_pushes_what_it_builds(gitlab, built_by_spack):
     """Both pipelines: the one that generates, and a job of the one that was generated."""
-    done = gitlab("generate")
-    assert done.returncode == 0, done.stdout
-    state = built_by_spack.checkout.root / ".hvd"
+    gitlab("generate")
+    state = built_by_spack.checkout.state
     jobs = yaml.safe_load((state / "ci" / "pipeline.yml").read_text())
     (horovod,) = [name for name in jobs if name.startswith("local-hvd: py-horovod@0.28.1 ")]
     assert jobs[horovod]["script"] == ["./hvd ci rebuild local-hvd"]
     assert jobs["local-hvd: smoke"]["needs"] == [{"job": horovod, "artifacts": False}]
 
-    done = gitlab("--file", ".hvd/ci/pipeline.yml", horovod)
-    assert done.returncode == 0, done.stdout
+    gitlab("--file", ".hvd/ci/pipeline.yml", horovod)
     pushed = list((state / "ci" / "cache").rglob("py-horovod-0.28.1-*.spec.manifest.json"))
     # what it needs is for other jobs
     assert len(pushed) == 1 and pushed[0].parent.name == "py-horovod"

@@ -118,26 +118,29 @@ def moved(model):
     return [float(w) for w in (1 - model.get_weights()[0][:, 0])]
 
 
+def plain_step():
+    """How far one step of plain SGD moves the weights."""
+    model = linear(keras.optimizers.SGD(0.001))
+    fit(model)
+    return np.array(moved(model))
+
+
 def near(got, expected):
     np.testing.assert_allclose(got, expected, rtol=1e-5)
 
 
 def check_gradients_are_reduced():
-    plain = linear(keras.optimizers.SGD(0.001))
-    fit(plain)
     model = linear(hvd.DistributedOptimizer(keras.optimizers.SGD(0.001)))
     before = int(calls)
     fit(model)
     assert int(calls) > before
-    near(np.array(moved(model)) * 2, moved(plain))
+    near(np.array(moved(model)) * 2, plain_step())
 
 
 def check_gradients_are_summed():
-    plain = linear(keras.optimizers.SGD(0.001))
-    fit(plain)
     model = linear(hvd.DistributedOptimizer(keras.optimizers.SGD(0.001), op=hvd.Sum))
     fit(model)
-    near(moved(model), moved(plain))
+    near(moved(model), plain_step())
 
 
 def check_a_training_loop_of_ones_own():
@@ -169,37 +172,20 @@ def check_a_tape_and_a_broadcast_take_variables_of_a_model():
 
 def check_passes_are_accumulated():
     for average, share in ((False, 1.0), (True, 0.5)) if OF_TENSORFLOW else ():
-        plain = linear(keras.optimizers.SGD(0.001))
-        fit(plain)
-        model = linear(
-            hvd.DistributedOptimizer(
-                keras.optimizers.SGD(0.001),
-                backward_passes_per_step=2,
-                average_aggregated_gradients=average,
-            )
-        )
-        fit(model)
-        near(moved(model), [0, 0])
+        options = {"backward_passes_per_step": 2, "average_aggregated_gradients": average}
+        model = linear(hvd.DistributedOptimizer(keras.optimizers.SGD(0.001), **options))
         # two equal gradients come to one, halved by the other rank's zeros
-        fit(model)
-        near(moved(model), np.array(moved(plain)) * share)
-        fit(model)
-        near(moved(model), np.array(moved(plain)) * share)
+        for expected in ([0, 0], plain_step() * share, plain_step() * share):
+            fit(model)
+            near(moved(model), expected)
         assert int(model.optimizer.iterations) == 3
 
 
 def embedding(optimizer, **options):
     """A model with a sparse gradient, a seed and two weights of the same name."""
-    model = keras.Sequential(
-        [
-            keras.layers.Input((2,)),
-            keras.layers.Embedding(8, 3),
-            keras.layers.Flatten(),
-            keras.layers.Dropout(0.5),
-            keras.layers.Dense(4),
-            keras.layers.Dense(1),
-        ]
-    )
+    layers = keras.layers
+    stack = [layers.Input((2,)), layers.Embedding(8, 3), layers.Flatten(), layers.Dropout(0.5)]
+    model = keras.Sequential([*stack, layers.Dense(4), layers.Dense(1)])
     model.compile(optimizer, loss="mse", metrics=["mae"], **options)
     return model
 
@@ -226,30 +212,25 @@ def check_local_variables_are_not_broadcast():
 
 def check_local_gradients_are_not_reduced():
     for scaled, share in ((True, 0.5), (False, 1.0)) if OF_TENSORFLOW else ():
-        plain = linear(keras.optimizers.SGD(0.001))
-        fit(plain)
-        optimizer = hvd.DistributedOptimizer(
-            keras.optimizers.SGD(0.001), scale_local_gradients=scaled
-        )
+        inner = keras.optimizers.SGD(0.001)
+        optimizer = hvd.DistributedOptimizer(inner, scale_local_gradients=scaled)
         model = linear(optimizer)
         optimizer.register_local_var(model.trainable_weights[0])
         before = int(calls)
         fit(model)
         assert int(calls) == before
-        near(moved(model), np.array(moved(plain)) * share)
+        near(moved(model), plain_step() * share)
 
 
 def check_partly_distributed():
     if not OF_TENSORFLOW:
-        plain = linear(keras.optimizers.SGD(0.001))
-        fit(plain)
         model = linear("sgd")
         optimizer = hvd.PartialDistributedOptimizer(
             keras.optimizers.SGD(0.001), local_layers=model.layers[-1], scale_local_gradients=False
         )
         model.compile(optimizer, loss="mse")
         fit(model)
-        near(moved(model), moved(plain))
+        near(moved(model), plain_step())
 
 
 def check_groups():
@@ -347,13 +328,11 @@ def check_saved_and_loaded_as_keras():
 
 def check_the_loss_is_scaled():
     if KERAS_3:
-        plain = linear(keras.optimizers.SGD(0.001))
-        fit(plain)
         inner = keras.optimizers.SGD(0.001)
         optimizer = hvd.DistributedOptimizer(keras.optimizers.LossScaleOptimizer(inner))
         model = linear(optimizer)
         fit(model)
-        near(np.array(moved(model)) * 2, moved(plain))
+        near(np.array(moved(model)) * 2, plain_step())
 
 
 def check_xla_is_not_used():

@@ -10,7 +10,7 @@ import yaml
 
 from hvd.core import paths
 from hvd.smoke import launch
-from tests.conftest import Checkout
+from tests.checkout import Checkout
 
 PAGE = paths.ROOT / "docs" / "on-site.md"
 #: What two nodes on one machine need of Open MPI: it keeps off loopback where there is more.

@@ -1,4 +1,4 @@
-"""Run by `spack python`: what py-horovod's directives say of specs, without a solve.
+"""Run by `spack python`: what the directives of recipes say of specs, without a solve.
 
 Reads a JSON list of specs from the file named first, and prints as JSON one list of messages
 for each.  As many solves would take hours.
@@ -7,13 +7,13 @@ for each.  As many solves would take hours.
 import json
 import sys
 
-import spack.error
 import spack.repo
-import spack.spec
+from spack.spec import Spec
 
 
-def messages(recipe, spec):
+def messages(spec):
     """What the recipe's conflicts, requirements and dependencies say against ``spec``."""
+    recipe = spack.repo.PATH.get_pkg_class(spec.name)
     for when, conflicts in recipe.conflicts.items():
         for conflict, message in conflicts:
             if spec.satisfies(when) and spec.satisfies(conflict):
@@ -33,11 +33,8 @@ def messages(recipe, spec):
 def met_by(spec, wanted):
     """Whether what ``spec`` has of ``wanted`` is right; what it does not name is."""
     if spack.repo.PATH.is_virtual(wanted.name):
-        return all(
-            provides(edge.spec, wanted)
-            for edge in spec.edges_to_dependencies()
-            if wanted.name in edge.virtuals
-        )
+        edges = [e for e in spec.edges_to_dependencies() if wanted.name in e.virtuals]
+        return all(provides(edge.spec, wanted) for edge in edges)
     return all(agrees(edge.spec, wanted) for edge in spec.edges_to_dependencies(name=wanted.name))
 
 
@@ -52,15 +49,13 @@ def agrees(have, wanted):
 def provides(provider, wanted):
     provided = spack.repo.PATH.get_pkg_class(provider.name).provided
     return any(
-        virtual.intersects(wanted)
+        virtual.name == wanted.name and virtual.intersects(wanted)
         for when, virtuals in provided.items()
         if provider.satisfies(when)
         for virtual in virtuals
-        if virtual.name == wanted.name
     )
 
 
 with open(sys.argv[1]) as stream:
     texts = json.load(stream)
-recipe = spack.repo.PATH.get_pkg_class("py-horovod")
-print(json.dumps([sorted(set(messages(recipe, spack.spec.Spec(text)))) for text in texts]))
+print(json.dumps([sorted(set(messages(Spec(text)))) for text in texts]))

@@ -1,9 +1,9 @@
 """The page on a new site leads to one that is solved, launched and documented."""
 
 import re
+import sys
 
 from hvd.core import paths
-from tests.conftest import copy_checkout
 
 PAGE = paths.ROOT / "docs" / "new-site.md"
 NAME = "moon-hvd"
@@ -27,29 +27,23 @@ def follow(root):
     page.write_text(f"# Moon\n\nHorovod for PyTorch.\n\n{marks[1]}")
 
 
-def test_the_page_on_a_new_site(pair, find_spack, tmp_path):
-    find_spack(pair)
-    checkout = copy_checkout(tmp_path / "hvd")
+def test_the_page_on_a_new_site(located, checkout):
     follow(checkout.root)
-    done = checkout.hvd("lock", NAME, XDG_CACHE_HOME=str(paths.cache().parent))
-    assert done.returncode == 0, done.stdout
+    checkout.hvd("lock", NAME)
     kept = (checkout.root / "environments" / NAME / "dag.md").read_text()
     assert "all for linux-rocky9-zen3." in kept
     for external in ("gcc", "cuda", "openmpi", "nccl", "cmake", "gmake", "python", "py-torch"):
         (row,) = [line for line in kept.splitlines() if line.startswith(f"| {external} |")]
         assert "| built |" not in row
 
-    done = checkout.hvd("launch", NAME, "--nodes", 2, "--", "python", "train.py")
-    assert done.returncode == 0, done.stdout
-    assert "srun -N 2 -n 8 python train.py" in done.stdout
+    output = checkout.hvd("launch", NAME, "--nodes", 2, "--", "python", "train.py")
+    assert "srun -N 2 -n 8 python train.py" in output
 
-    assert checkout.hvd("docs").returncode == 0
+    checkout.hvd("docs")
     page = (checkout.root / "docs" / "sites" / "moon.md").read_text()
     assert "module load pytorch/2.4.0 openmpi/4.1.6 nccl/2.21.5" in page
     assert f"| [`{NAME}`](docs/sites/moon.md) |" in (checkout.root / "README.md").read_text()
 
     tests = ["tests/unit/test_site.py", "tests/unit/test_site_packages.py"]
-    done = checkout.shell(
-        f'"{checkout.command()[0]}" -m pytest -q -k "moon or layer or described" {" ".join(tests)}'
-    )
-    assert done.returncode == 0, done.stdout
+    command = [sys.executable, "-m", "pytest", "-q", "-k", "moon or layer or described", *tests]
+    checkout.run(command)

@@ -1,23 +1,16 @@
 """Every constraint of the recipe, evaluated by Spack itself; see tests/constraints.py."""
 
-import json
-import pathlib
-
 import pytest
 
 from tests.constraints import CASES, complete
 
-EVALUATE = pathlib.Path(__file__).with_name("evaluate_constraints.py")
-
 
 @pytest.fixture(scope="session")
-def said(spack, py_horovod, tmp_path_factory):
+def said(evaluate, py_horovod):
     """Spec to what Spack says against it, for the specs of all cases."""
-    texts = [complete(py_horovod, t) for case in CASES for t in (case.refused, case.taken)]
-    scratch = tmp_path_factory.mktemp("constraints")
-    (scratch / "specs.json").write_text(json.dumps(texts))
-    done = spack.run("python", EVALUATE, scratch / "specs.json", log=scratch / "log", timeout=300)
-    return dict(zip(texts, json.loads(done.output.splitlines()[-1])))
+    return evaluate(
+        [complete(py_horovod, t) for case in CASES for t in (case.refused, case.taken)]
+    )
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.refused)

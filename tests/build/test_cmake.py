@@ -1,0 +1,52 @@
+"""The plugins of Horovod as CMake configures them, for frameworks that are not there."""
+
+import pytest
+
+from tests import compiling, needs
+
+pytestmark = needs.programs("c++", "cmake", "make")
+
+PLUGIN = "horovod/torch/mpi_ops_v2.cc"
+STORE = "gloo/rendezvous/store.cc"
+#: PyTorch, whether it has the new ABI, and the standard.
+PYTORCHS = (
+    ("2.0.1", True, "14"),
+    ("2.1.0+cpu", False, "17"),
+    ("2.13.0+cpu", True, "17"),
+    ("2.14.0a0+git1234567", True, "20"),
+)
+
+
+@pytest.mark.parametrize(
+    ("version", "pytorchs"), [("0.24.0", PYTORCHS[2:3]), ("0.28.1", PYTORCHS)]
+)
+def test_the_plugin_and_its_gloo_are_of_the_standard_of_pytorch(horovod_tree, version, pytorchs):
+    """cxx-standard.patch"""
+    tree = horovod_tree(version, "+gloo frameworks=pytorch ^py-torch@2.13")
+    for pytorch, new_abi, standard in pytorchs:
+        plan = compiling.pytorch(tree, pytorch, new_abi)
+        gloo = "third_party/gloo" if new_abi else "third_party/compatible_gloo"
+        for source in (PLUGIN, f"{gloo}/{STORE}"):
+            assert plan.standard(source) == f"-std=c++{standard}", (pytorch, source)
+
+
+# the ends of what gloo-torch.patch is for, and the release that needs none
+@pytest.mark.parametrize("version", ["0.20.0", "0.26.1", "0.27.0"])
+def test_the_bundled_gloo_comes_before_that_of_pytorch(horovod_tree, version):
+    """gloo-torch.patch"""
+    tree = horovod_tree(version, "+gloo frameworks=pytorch ^py-torch@1.13.1")
+    for gloo, new_abi in (("gloo", True), ("compatible_gloo", False)):
+        libraries = compiling.pytorch(tree, "1.13.1", new_abi).linked()
+        assert libraries.index(gloo) < libraries.index("torch_cpu")
+
+
+@pytest.mark.parametrize("version", ["0.22.0", "0.28.1"])
+def test_another_flatbuffers_on_the_machine_is_not_used(horovod_tree, tmp_path, version):
+    """flatbuffers.patch"""
+    other = tmp_path / "include" / "flatbuffers" / "flatbuffers.h"
+    other.parent.mkdir(parents=True)
+    other.write_text("#error another flatbuffers\n")
+    tree = horovod_tree(version, "frameworks=tensorflow")
+    options = [f"-DCMAKE_PREFIX_PATH={tmp_path}"]
+    plan = compiling.tensorflow(tree, "2.4.4", tmp_path / "tensorflow", *options)
+    assert not plan.errors("horovod/common/message.cc")
