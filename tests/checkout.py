@@ -79,7 +79,9 @@ class Checkout:
         return [sys.executable, "-m", "hvd", *map(str, arguments)]
 
     def environment(self, **changes: str) -> dict:
-        return {**os.environ, "PYTHONPATH": str(self.root / "ci" / "src"), **changes}
+        """This process's environment for the copy, which keeps its state below it."""
+        own = {name: value for name, value in os.environ.items() if name != "HVD_STATE"}
+        return {**own, "PYTHONPATH": str(self.root / "ci" / "src"), **changes}
 
     def hvd(self, *arguments: object, status: int = 0, **changes: str) -> str:
         """Run ``./hvd`` in the copy; see :func:`run`."""
