@@ -78,7 +78,7 @@ def test_the_script_hvd_keeps_the_callers_python_path(monkeypatch) -> None:
     monkeypatch.setattr(os, "execve", lambda *arguments: started.append(arguments))
     script.main()
     environ = started[0][2]
-    assert "PYTHONPATH" not in environ
+    assert environ["PYTHONPATH"] == str(paths.SOURCE)
     kept = program.environment(launch("local-hvd"), environ)
     assert kept["PYTHONPATH"] == "/view"
     assert not [name for name in kept if name.startswith(program.KEPT)]
