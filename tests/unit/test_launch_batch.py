@@ -244,6 +244,35 @@ def test_horovodrun_asks_for_its_hosts_inside_of_the_job() -> None:
     assert batch.script(named).endswith("\nhorovodrun -np 12 -H a:6,b:6 x\n")
 
 
+#: Lines of the sites' documents of 2026: perlmutter_gpu.sbatch of WarpX at 1b312c6, and OLCF's
+#: pytorch_frontier.rst at f0571fe, whose srun has the nodes and ranks that the job has.
+DOCUMENTS = {
+    "perlmutter-hvd": """\
+#SBATCH -A p_g
+#SBATCH -q regular
+#SBATCH -C gpu
+#SBATCH -N 2
+#SBATCH -c 32
+#SBATCH --gpu-bind=none
+#SBATCH --ntasks-per-node=4
+#SBATCH --gpus-per-node=4
+export SLURM_CPU_BIND=cores
+srun python train.py""",
+    "frontier-hvd": """\
+#SBATCH -A p_g
+#SBATCH -p batch
+#SBATCH -N 2
+#SBATCH --network=disable_rdzv_get
+srun -c 7 --gpus-per-task=1 --gpu-bind=closest python train.py""",
+}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_a_script_has_the_lines_of_the_documents(name) -> None:
+    request = launch(name, nodes=2, account="p_g", program=("python", "train.py"))
+    assert set(DOCUMENTS[name].splitlines()) <= set(batch.script(request).splitlines())
+
+
 @pytest.mark.parametrize(("ranks", "cpus"), [(1, 6), (6, 6), (7, 5), (8, 5)])
 def test_cpus_and_memory_of_alpha_are_within_its_limits(ranks, cpus) -> None:
     """Of 8 GPUs' 46 CPUs and 990000 MB, and 7 GPUs' 40; ZIH's page on limits."""
