@@ -122,6 +122,11 @@ def test_the_line(options, line, environ, launched) -> None:
             "--mem-per-cpu=13803",
         ),
         (
+            "alpha-hvd",
+            "salloc --nodes 1 --gres=gpu:8 --ntasks-per-node=8 --cpus-per-task=5 "
+            "--mem-per-cpu=20625",
+        ),
+        (
             "capella-hvd --queue q --ranks-per-node 1",
             "salloc --nodes 1 --partition q --gres=gpu:1 --ntasks-per-node=1 --cpus-per-task=14 "
             "--mem-per-cpu=13803",
