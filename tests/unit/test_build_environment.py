@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from hvd.model import recipe, specs
+from hvd.model import package_api, recipe, specs
 
 RECIPE = recipe.load("py-horovod")
 FLAGS = "-march=x86-64-v3 -mtune=generic"
@@ -119,7 +119,7 @@ def test_what_a_site_sets_does_not_leak_in(monkeypatch):
     )
     variables = Unset()
     package = RECIPE.module.PyHorovod()
-    package.spec = recipe._ConcreteSpec(
+    package.spec = package_api.ConcreteSpec(
         RECIPE.complete(specs.parse("py-horovod@0.28.1")), PREFIXES
     )
     package.setup_build_environment(variables)
@@ -164,11 +164,11 @@ Available Tensor Operations:
 def test_what_was_built_is_compared_with_what_was_asked_for(text, output, wrong):
     package = RECIPE.module.PyHorovod()
     spec = RECIPE.complete(specs.parse(f"py-horovod@0.28.1 {text}"))
-    package.spec = recipe._ConcreteSpec(spec, PREFIXES)
+    package.spec = package_api.ConcreteSpec(spec, PREFIXES)
     assert package._differences(output) == wrong
 
 
-class Unset(recipe._Variables):
+class Unset(package_api.Variables):
     """Also what is taken away."""
 
     def __init__(self):

@@ -89,6 +89,11 @@ def test_what_this_machine_cannot_build_is_refused(run, spec, named) -> None:
     assert named in refused(run, spec, interpreter("torch")).message
 
 
+def test_a_clause_for_spack_alone_is_refused(run) -> None:
+    error = refused(run, f"{PYTORCH} /abcdef", interpreter("torch"))
+    assert "/abcdef" in error.message and "--engine spack" in error.remedy
+
+
 def test_an_environment_of_a_site_is_refused(run) -> None:
     with pytest.raises(HvdError, match="perlmutter-hvd"):
         PipEngine(environment.load("perlmutter-hvd")).setup(run)

@@ -129,6 +129,16 @@ def test_compilers_of_what_is_installed_here_are_no_compilers_of_a_site(fake, su
     assert yaml.safe_load(pruned.read_text()) == {"packages": {"llvm": {"buildable": False}}}
 
 
+def test_an_activation_knows_where_a_centres_sites_are(fake, tmp_path, monkeypatch):
+    setup = fake.spack.root / "share" / "spack" / "setup-env.sh"
+    setup.parent.mkdir(parents=True, exist_ok=True)
+    setup.write_text('spack() { export SEEN="$HVD_SITES $3"; }\n')
+    monkeypatch.setenv("HVD_SITES", "/apps/hvd")
+    seen = fake.spack.activation(tmp_path, tmp_path / "log")
+    assert seen["SEEN"] == f"/apps/hvd {tmp_path}"
+    assert "export HVD_SITES=/apps/hvd\n" in fake.spack._setup_script()
+
+
 def test_what_another_spack_made_is_forgotten(fake, subject):
     concretize(SpackEngine(subject, fake.spack))
     view = subject.directory / ".spack-env" / "view"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.launch import batch, methods
-from hvd.model import built, site
+from hvd.model import built, environment, site
 from tests import builds
 from tests.unit.launching import launch, stand_in
 
@@ -223,6 +224,19 @@ def test_what_pip_built_is_activated_first(tmp_path, monkeypatch) -> None:
     assert "./hvd activate alpha-hvd" in raised.value.remedy
     built.save(builds.record(environment="alpha-hvd", engine="spack"))
     assert "spack env activate alpha-hvd" in batch.script(request)
+
+
+def test_an_environment_outside_the_checkout_is_activated_by_its_path(
+    tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setenv("HVD_STATE", str(tmp_path))
+    alpha = environment.load("alpha-hvd")
+    centre = tmp_path / "a centre"
+    shutil.copytree(alpha.directory, centre / "alpha-hvd", symlinks=True)
+    request = launch("alpha-hvd", program=("x",))
+    assert "spack env activate alpha-hvd\n" in batch.script(request)
+    monkeypatch.setenv("HVD_SITES", str(centre))
+    assert f"spack env activate -d '{centre}/alpha-hvd'\n" in batch.script(request)
 
 
 def test_a_script_for_a_container_loads_nothing() -> None:

@@ -116,7 +116,12 @@ class PipEngine:
                     f"{root.name} asks for {asked}, and this machine has {have.get(name, 'none')}",
                     "build it with --engine spack",
                 )
-        concrete = Spec(root.name, fitting[0], variants, {compiler: have[compiler]})
+        concrete = dataclasses.replace(
+            root,
+            versions=fitting[0],
+            variants=variants,
+            dependencies={compiler: have[compiler]},
+        )
         return horovod.using(concrete, have, library.package if library else ""), taken
 
     def commits(self) -> Dict[str, str]:

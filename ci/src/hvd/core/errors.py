@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import pathlib
-from typing import Optional
+from typing import Iterable, Optional
 
 
 class HvdError(Exception):
@@ -46,3 +47,12 @@ class CommandFailed(HvdError):
     def __reduce__(self):
         """Pickle its own arguments: it may come from another process."""
         return type(self), (self.command, self.status, self.tail, self.log, self.seconds)
+
+
+def nearest(word: str, choices: Iterable[str]) -> str:
+    """Return a remedy that names the choice closest to ``word``, or else all of them."""
+    choices = sorted(choices)
+    close = difflib.get_close_matches(word, choices, n=1)
+    if close:
+        return f"did you mean '{close[0]}'?"
+    return f"use one of {', '.join(choices)}" if choices else ""

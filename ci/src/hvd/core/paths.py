@@ -27,12 +27,16 @@ def state() -> pathlib.Path:
     return pathlib.Path(os.path.abspath(os.environ.get("HVD_STATE") or ROOT / ".hvd"))
 
 
+#: The variable that names a centre's own directory of environments and sites.
+SITES_VARIABLE = "HVD_SITES"
+
+
 def environments() -> List[pathlib.Path]:
     """Return the directories of environments and sites, in the order they are searched.
 
     A centre's own directory, which ``HVD_SITES`` names, comes before the checkout's.
     """
-    outside = os.environ.get("HVD_SITES")
+    outside = os.environ.get(SITES_VARIABLE)
     return [*([pathlib.Path(outside).absolute()] if outside else []), ENVIRONMENTS]
 
 

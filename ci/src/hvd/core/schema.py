@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import datetime
-import difflib
 import functools
 import json
 import pathlib
-from typing import Any, Dict, Iterable, List, Type, TypeVar
+from typing import Any, Dict, List, Type, TypeVar
 
 import cattrs
 import jsonschema
 import yaml
 
-from hvd.core.errors import HvdError
+from hvd.core.errors import HvdError, nearest
 from hvd.core.files import write_atomically
 from hvd.core.paths import shorten
 
@@ -107,7 +106,7 @@ def _explained(error: jsonschema.ValidationError, file: pathlib.Path) -> HvdErro
     if error.validator == "additionalProperties":
         known = error.schema.get("properties", {})
         unknown = sorted(set(error.instance) - set(known))[0]
-        return HvdError(f"{_at(file, [*path, unknown])} is unknown", _nearest(unknown, known))
+        return HvdError(f"{_at(file, [*path, unknown])} is unknown", nearest(unknown, known))
     if error.validator == "required":
         missing = [key for key in error.validator_value if key not in error.instance][0]
         meaning = error.schema.get("properties", {}).get(missing, {}).get("description", "")
@@ -115,12 +114,12 @@ def _explained(error: jsonschema.ValidationError, file: pathlib.Path) -> HvdErro
     if error.parent is None and "propertyNames" in error.absolute_schema_path:
         # jsonschema gives a bad name of a key at the path of what holds it
         choices = error.validator_value if error.validator == "enum" else ()
-        remedy = _nearest(error.instance, choices) or "use lower-case letters, digits and -"
+        remedy = nearest(error.instance, choices) or "use lower-case letters, digits and -"
         return HvdError(f"{_at(file, [*path, str(error.instance)])} is not allowed", remedy)
     value = error.instance
     if error.validator == "enum":
         choices = [str(choice) for choice in error.validator_value]
-        remedy = _nearest(str(value), choices)
+        remedy = nearest(str(value), choices)
         return HvdError(f"{_at(file, path)}: '{value}' is none of {', '.join(choices)}", remedy)
     meaning = error.schema.get("description", "")
     if error.validator == "type" and error.validator_value == "string":
@@ -136,12 +135,3 @@ def _explained(error: jsonschema.ValidationError, file: pathlib.Path) -> HvdErro
 
 def _at(file: pathlib.Path, path: List[str]) -> str:
     return f"{shorten(file)}: key '{':'.join(path)}'" if path else shorten(file)
-
-
-def _nearest(word: str, choices: Iterable[str]) -> str:
-    """Return a hint: the likely choice, or all choices."""
-    choices = sorted(choices)
-    close = difflib.get_close_matches(word, choices, n=1)
-    if close:
-        return f"did you mean '{close[0]}'?"
-    return f"use one of {', '.join(choices)}" if choices else ""

@@ -7,15 +7,13 @@ The page's scripts (``docs/_static/spec.js``, ``which-spec.js``) evaluate the di
 from __future__ import annotations
 
 import json
-import pathlib
 import re
 from typing import Any, Dict, List
 
 import archspec.cpu
-import jinja2
 import yaml
 
-from hvd.core import paths
+from hvd.core import paths, templates
 from hvd.model import recipe
 from hvd.model.environment import HOROVOD
 
@@ -53,14 +51,8 @@ def recipe_data() -> Dict[str, Any]:
 def form() -> str:
     """Return the form as HTML, with the recipe's data in it."""
     horovod = recipe.load(HOROVOD)
-    templates = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(pathlib.Path(__file__).parent),
-        undefined=jinja2.StrictUndefined,
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return templates.get_template("which_spec.html.j2").render(
+    template = templates.environment(autoescape=True).get_template("docs/which_spec.html.j2")
+    return template.render(
         versions=list(horovod.versions()),
         frameworks=_frameworks(horovod),
         suggestions=_suggestions(),

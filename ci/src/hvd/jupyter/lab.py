@@ -17,7 +17,7 @@ from hvd.launch.request import Request
 from hvd.model import environment
 from hvd.model.built import Built
 
-_SCRIPT = pathlib.Path(__file__).with_name("jupyterlab.sh.j2")
+_SCRIPT = "jupyter/jupyterlab.sh.j2"
 
 
 def find(given: str, *searched: Mapping[str, str]) -> str:

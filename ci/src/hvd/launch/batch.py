@@ -10,7 +10,7 @@ from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.launch import methods, schedulers
 from hvd.launch.request import Request
-from hvd.model import built
+from hvd.model import built, environment
 
 
 def script(request: Request) -> str:
@@ -94,7 +94,7 @@ def _preparation(request: Request) -> List[str]:
             f"./hvd activate {name} first, which writes what the script then sources",
         )
     setup = shlex.quote(str(paths.state() / "setup-env.sh"))
-    return [*lines, f". {setup}", f"spack env activate {name}"]
+    return [*lines, f". {setup}", environment.activation(name)]
 
 
 def _activation(request: Request) -> Optional[pathlib.Path]:

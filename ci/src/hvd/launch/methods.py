@@ -7,9 +7,9 @@ import re
 import shlex
 from typing import Callable, Dict, List, Mapping, Sequence, Tuple
 
-from hvd.core.errors import HvdError
+from hvd.core.errors import HvdError, nearest
 from hvd.launch import schedulers
-from hvd.launch.request import Request, nearest
+from hvd.launch.request import Request
 from hvd.model import environment
 from hvd.model.site import Partition, Pin
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Mapping, Optional, Tuple
 
-from hvd.core.errors import HvdError
+from hvd.core.errors import HvdError, nearest
 from hvd.model import site as site_module
 from hvd.model.site import Partition, Settings, Site, Use
 
@@ -192,9 +191,3 @@ def _check_racks(request: Request) -> None:
             f"{request.nodes} nodes do not fit on {racks} racks of {lsf.nodes_per_rack}",
             f"ask for {-(-request.nodes // lsf.nodes_per_rack)} racks or more",
         )
-
-
-def nearest(word: str, choices: List[str]) -> str:
-    """Return a hint that names the choice closest to ``word``, or else all of them."""
-    close = difflib.get_close_matches(word, choices, n=1)
-    return f"did you mean '{close[0]}'?" if close else f"use one of {', '.join(choices)}"

@@ -7,9 +7,7 @@ import pathlib
 import re
 from typing import Dict, Iterable, List, Sequence, Tuple
 
-import jinja2
-
-from hvd.core import paths
+from hvd.core import paths, templates
 from hvd.docs import site_page
 from hvd.matrix import examples, needs, picture, result
 from hvd.matrix.definition import NONE, SYSTEM, Matrix
@@ -60,15 +58,8 @@ def page(matrix: Matrix, results: Sequence[Result]) -> str:
     counts = collections.Counter(each.result for each in results)
     outcomes = [name for name in ("passed", "failed", "refused", "skipped") if counts[name]]
     dates = sorted(each.date for each in results)
-    templates = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(pathlib.Path(__file__).parent),
-        undefined=jinja2.StrictUndefined,
-        finalize=escape,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    return templates.get_template("page.md.j2").render(
+    template = templates.environment(finalize=escape).get_template("matrix/page.md.j2")
+    return template.render(
         results=results,
         counts=", ".join(f"{counts[name]} {name}" for name in outcomes),
         dates=dict.fromkeys([dates[0], dates[-1]]),

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import os
 import pathlib
+import shlex
 from typing import Any, Dict, FrozenSet, List
 
 import yaml
@@ -104,6 +105,16 @@ def load(name: str) -> Environment:
         if (parent / name / "spack.yaml").is_file():
             return _load(parent / name)
     raise HvdError(f"no environment is called '{name}'", f"use one of {', '.join(names())}")
+
+
+def activation(name: str) -> str:
+    """The line of shell by which Spack activates the environment called ``name``.
+
+    ``./hvd setup`` has Spack look for names in ``environments/`` alone.
+    """
+    directory = load(name).directory
+    known = directory.parent == paths.ENVIRONMENTS
+    return f"spack env activate {name if known else f'-d {shlex.quote(str(directory))}'}"
 
 
 def base(environment: Environment) -> str:

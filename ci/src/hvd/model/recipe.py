@@ -1,41 +1,21 @@
 """Read a Spack recipe where there is no Spack.
 
 The pip engine builds from the same ``package.py`` as Spack does: its versions and checksums,
-defaults, conflicts, patches and build environment stand there and nowhere else.  The recipe is
-executed with stand-ins for Spack's directives that write down what they were called with, and
-its ``setup_build_environment`` with stand-ins for a spec and an environment.
+defaults, conflicts, patches and build environment stand there and nowhere else.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import functools
-import importlib.util
-import os
 import pathlib
-import sys
 import types
-from typing import Any, Collection, Dict, Iterator, List, Mapping, Set, Tuple
+from typing import Collection, Dict, Iterator, List, Mapping, Set, Tuple
 
 from hvd.core.errors import HvdError
 from hvd.core.paths import PACKAGES, shorten
-from hvd.model import specs
+from hvd.model import package_api, specs
+from hvd.model.package_api import Directive
 from hvd.model.specs import Spec
-
-
-@dataclasses.dataclass(frozen=True)
-class Directive:
-    """One call of a directive: its arguments and all conditions that it stands under."""
-
-    name: str
-    arguments: Tuple[Any, ...]
-    keywords: Mapping[str, Any]
-    when: Tuple[str, ...]
-
-    def applies(self, spec: Spec) -> bool:
-        """Return whether ``spec`` meets every condition."""
-        return all(spec.satisfies(_parsed(condition)) for condition in self.when)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,9 +82,9 @@ class Recipe:
         """
         self.module.microarchitecture_flags = lambda spec, language: flags
         package = getattr(self.module, self.name.title().replace("-", ""))()
-        package.spec = _ConcreteSpec(spec, prefixes)
+        package.spec = package_api.ConcreteSpec(spec, prefixes)
         self.module.make_jobs = jobs if package.parallel else 1
-        variables = _Variables()
+        variables = package_api.Variables()
         package.setup_build_environment(variables)
         return variables
 
@@ -176,7 +156,7 @@ class Recipe:
         """The packages, virtual ones among them, that ``spec`` depends on."""
         full = self.complete(spec)
         found = [each for each in self.named("depends_on") if each.applies(full)]
-        return {_parsed(directive.arguments[0]).name for directive in found}
+        return {specs.parse_once(directive.arguments[0]).name for directive in found}
 
     def using(self, spec: Spec, have: Mapping[str, Spec], mpi: str = "") -> Spec:
         """``spec`` with those of the packages in ``have`` that it depends on.
@@ -211,11 +191,11 @@ class Recipe:
             if not directive.applies(spec):
                 continue
             if directive.name == "conflicts":
-                refused = spec.satisfies(_parsed(directive.arguments[0]))
+                refused = spec.satisfies(specs.parse_once(directive.arguments[0]))
             elif directive.name == "requires":
                 refused = not _required(directive, spec)
             elif directive.name == "depends_on":
-                wanted = _parsed(directive.arguments[0])
+                wanted = specs.parse_once(directive.arguments[0])
                 have = spec.dependencies.get(wanted.name)
                 refused = have is not None and not have.intersects(wanted)
             else:
@@ -236,172 +216,26 @@ def load(name: str, packages: pathlib.Path = PACKAGES) -> Recipe:
         raise HvdError(
             f"{shorten(path)}: no such recipe", "the pip engine builds py-horovod alone"
         )
-    recorder = _Recorder()
-    for mixin, variable in (("cuda", "cuda_arch"), ("rocm", "amdgpu_target")):
-        # what CudaPackage and ROCmPackage declare
-        recorder.directive("variant")(mixin, default=False)
-        recorder.directive("variant")(variable, default="none", when=f"+{mixin}")
-    with _stand_ins(recorder):
-        package = module("hvd_recipe.package", path)
-    return Recipe(name, directory, tuple(recorder.directives), package)
+    return Recipe(name, directory, *package_api.read(path))
 
 
 def _missing(directive: Directive, spec: Spec) -> bool:
     """Return whether a requirement asks for a dependency that ``spec`` does not name."""
-    asked = [_parsed(text).dependencies for text in directive.arguments]
+    asked = [specs.parse_once(text).dependencies for text in directive.arguments]
     return any(each and not each.keys() & spec.dependencies.keys() for each in asked)
 
 
 def _conditions(directive: Directive) -> Dict[str, specs.Value]:
     """The variants that ``directive`` asks for."""
-    return {k: v for condition in directive.when for k, v in _parsed(condition).variants.items()}
-
-
-@functools.cache
-def _parsed(text: str) -> Spec:
-    """A spec that stands in the recipe, to be compared with and never changed."""
-    return specs.parse(text)
+    return {
+        k: v
+        for condition in directive.when
+        for k, v in specs.parse_once(condition).variants.items()
+    }
 
 
 def _required(directive: Directive, spec: Spec) -> bool:
-    met = [spec.satisfies(_parsed(text)) for text in directive.arguments]
+    met = [spec.satisfies(specs.parse_once(text)) for text in directive.arguments]
     if directive.keywords.get("policy", "one_of") == "any_of":
         return any(met)
     return sum(met) == 1
-
-
-class _Recorder:
-    """Stands in for the names of ``spack.package``."""
-
-    def __init__(self) -> None:
-        self.directives: List[Directive] = []
-        self._conditions: List[str] = []
-
-    def directive(self, name: str):
-        def record(*arguments, **keywords):
-            condition = keywords.pop("when", None)
-            when = tuple(self._conditions) + ((condition,) if condition else ())
-            self.directives.append(Directive(name, arguments, keywords, when))
-
-        return record
-
-    @contextlib.contextmanager
-    def when(self, condition: str) -> Iterator[None]:
-        self._conditions.append(condition)
-        try:
-            yield
-        finally:
-            self._conditions.pop()
-
-    @contextlib.contextmanager
-    def default_args(self, **_) -> Iterator[None]:
-        # no default here (deptypes, deprecation) changes what the pip engine does
-        yield
-
-
-class _Base:
-    """Stands in for Spack's package classes."""
-
-    #: Those with a letter; what the recipe says of the others comes from the packages it names.
-    cuda_arch_values = tuple(
-        f"{capability}{letter}" for capability in (90, 100, 103, 110, 120, 121) for letter in "af"
-    )
-    amdgpu_targets: Tuple[str, ...] = ()
-
-    def __init_subclass__(cls, **_) -> None:
-        pass
-
-
-class _Variables(Dict[str, str]):
-    """Stands in for Spack's modifications of an environment that has none of the variables."""
-
-    def set(self, name: str, value: str) -> None:
-        self[name] = str(value)
-
-    def unset(self, name: str) -> None:
-        self.pop(name, None)
-
-
-class _ConcreteSpec:
-    """Stands in for Spack's concrete spec."""
-
-    def __init__(self, spec: Spec, prefixes: Mapping[str, str]) -> None:
-        self._spec = spec
-        self._prefixes = prefixes
-        self.version = spec.versions
-        self.variants = {
-            name: types.SimpleNamespace(value=sorted(value))
-            for name, value in spec.variants.items()
-            if not isinstance(value, bool)
-        }
-
-    def satisfies(self, condition: str) -> bool:
-        return self._spec.satisfies(_parsed(condition))
-
-    __contains__ = satisfies
-
-    def __getitem__(self, name: str) -> types.SimpleNamespace:
-        prefix = _Prefix(self._prefixes[name])
-        return types.SimpleNamespace(
-            prefix=prefix,
-            command=types.SimpleNamespace(path=str(prefix)),
-            libs=[str(prefix / f"lib{name}.so")],
-            package=types.SimpleNamespace(component_prefix=prefix),
-        )
-
-
-class _Prefix(type(pathlib.Path())):
-    """Stands in for Spack's prefix: a path with its directories as attributes."""
-
-    @property
-    def include(self) -> pathlib.Path:
-        return self / "include"
-
-
-@contextlib.contextmanager
-def _stand_ins(recorder: _Recorder) -> Iterator[None]:
-    api = types.ModuleType("spack.package")
-    for name in ("version", "variant", "depends_on", "conflicts", "requires", "patch"):
-        setattr(api, name, recorder.directive(name))
-    for name in ("license", "maintainers", "extends", "provides", "resource"):
-        setattr(api, name, lambda *_, **__: None)
-    api.when = recorder.when
-    api.default_args = recorder.default_args
-    api.EnvironmentModifications = _Variables
-    api.join_path = os.path.join
-    api.run_after = lambda *_, **__: lambda function: function
-    modules = {
-        "spack": types.ModuleType("spack"),
-        "spack.package": api,
-    }
-    for system in ("python", "cuda", "rocm", "generic"):
-        module = types.ModuleType(f"spack_repo.builtin.build_systems.{system}")
-        for name in ("PythonPackage", "CudaPackage", "ROCmPackage", "Package"):
-            setattr(module, name, type(name, (_Base,), {}))
-        modules[module.__name__] = module
-    for name in ("spack_repo", "spack_repo.builtin", "spack_repo.builtin.build_systems"):
-        modules[name] = types.ModuleType(name)
-    hidden = {name: sys.modules.get(name) for name in modules}
-    sys.modules.update(modules)
-    try:
-        yield
-    finally:
-        for name, module in hidden.items():
-            if module is None:
-                del sys.modules[name]
-            else:
-                sys.modules[name] = module
-
-
-def module(name: str, path: pathlib.Path) -> types.ModuleType:
-    """Execute the Python file ``path`` as a module, without leaving it in ``sys.modules``."""
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    module.__package__ = name.rpartition(".")[0]
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        sys.modules.pop(name, None)
-    return module

@@ -129,6 +129,12 @@ def parse(text: str, strict: bool = True) -> Spec:
 
 
 @functools.cache
+def parse_once(text: str) -> Spec:
+    """`parse` of a spec that stands in a recipe: to be compared with and never changed."""
+    return parse(text)
+
+
+@functools.cache
 def version_in(version: str, constraint: str) -> bool:
     """Return whether ``version`` is in ``constraint``: ``1.2``, ``1.2:``, ``:1.4``, ``1:2,4:``.
 

@@ -16,17 +16,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import jinja2
-
-from hvd.core import paths
+from hvd.core import templates
 from hvd.report import text
 
-_ENVIRONMENT = jinja2.Environment(
-    loader=jinja2.FileSystemLoader(paths.SOURCE / "hvd"),
-    undefined=jinja2.StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
+_ENVIRONMENT = templates.environment()
 _ENVIRONMENT.filters.update(
     cell=text.escape,
     code=text.code,

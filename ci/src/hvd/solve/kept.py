@@ -14,7 +14,6 @@ import pathlib
 from typing import Any, Dict, List, Mapping, Tuple
 
 import cattrs
-import jinja2
 
 from hvd.core import paths
 from hvd.core.errors import HvdError
@@ -22,7 +21,7 @@ from hvd.core.files import write_atomically
 from hvd.model import solution
 from hvd.model.environment import Environment
 from hvd.model.versions import Pair
-from hvd.report import text
+from hvd.report import templates
 
 #: The variants that the externals of sites state; the others have defaults that Spack assumes.
 _STATED = ("cuda", "rocm", "cuda_arch", "amdgpu_target", "fabrics", "schedulers", "languages")
@@ -164,12 +163,4 @@ def _files(environment: Environment, kept: Kept) -> Dict[pathlib.Path, str]:
 
 def render(kept: Kept) -> str:
     """The ``dag.md`` of ``kept``."""
-    templates = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(pathlib.Path(__file__).parent),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    templates.filters["md"] = text.escape
-    return templates.get_template("dag.md.j2").render(dag=kept)
+    return templates.render("solve/dag.md.j2", dag=kept)

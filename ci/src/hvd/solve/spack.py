@@ -77,7 +77,10 @@ class Spack:
 
     def variables(self) -> Dict[str, str]:
         """The variables that keep this Spack apart from any other on the machine."""
+        # an environment of HVD_SITES includes its site by that variable
+        sites = {k: os.environ[k] for k in (paths.SITES_VARIABLE,) if k in os.environ}
         return {
+            **sites,
             "SPACK_PYTHON": sys.executable,
             "SPACK_USER_CONFIG_PATH": str(self.scope),
             "SPACK_USER_CACHE_PATH": str(self.state / "user"),

@@ -14,7 +14,6 @@ from hvd.core.files import write_atomically
 from hvd.deliver import template
 from hvd.deliver.activation.plan import Plan
 
-_TEMPLATES = pathlib.Path(__file__).with_name("templates")
 #: Characters that no csh interprets.
 _PLAIN = re.compile(r"[\w./:+,@-]+", re.ASCII)
 
@@ -42,7 +41,7 @@ FILES: Dict[str, Callable[[str], str]] = {
 
 def render(plan: Plan, file: str) -> str:
     """The script called ``file``, a key of `FILES`."""
-    return template.render(_TEMPLATES / f"{file}.j2", FILES[file], plan=plan)
+    return template.render(f"deliver/activation/templates/{file}.j2", FILES[file], plan=plan)
 
 
 def write(plan: Plan, directory: pathlib.Path) -> None:

@@ -13,7 +13,7 @@ from hvd.host import externals
 from hvd.model.built import Built, Modification
 from hvd.model.site import Site, Use
 
-_HELP = pathlib.Path(__file__).with_name("templates") / "help.txt.j2"
+_HELP = "deliver/publish/templates/help.txt.j2"
 #: Names of frameworks for people, by their name in the recipe.
 _TITLES = {"keras": "Keras", "mxnet": "MXNet", "spark": "Spark", "ray": "Ray"}
 _LIBRARIES = {"mpi": "MPI", "gloo": "Gloo", "nccl": "NCCL", "ddl": "DDL", "ccl": "oneCCL"}

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import pathlib
 import re
 from typing import Callable, Dict, NamedTuple, Tuple
 
 from hvd.core.errors import HvdError
 from hvd.deliver import template
 from hvd.deliver.publish.describe import Module
-
-_TEMPLATES = pathlib.Path(__file__).with_name("templates")
 
 
 class Language(NamedTuple):
@@ -76,5 +73,5 @@ def default(path: str) -> Tuple[str, bytes]:
 
 
 def _render(kind: str, tool: str, **values: object) -> bytes:
-    file = _TEMPLATES / f"{kind}.{tool}.j2"
+    file = f"deliver/publish/templates/{kind}.{tool}.j2"
     return template.render(file, LANGUAGES[tool].quote, **values).encode()

@@ -1,0 +1,25 @@
+"""Where Jinja finds the tool's templates, and how it reads them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jinja2
+
+from hvd.core import paths
+
+
+def environment(**options: Any) -> jinja2.Environment:
+    """Return a Jinja environment: templates are named from ``ci/src/hvd``, a missing value raises.
+
+    Args:
+        options: more of Jinja's own, such as ``autoescape=True`` for HTML.
+    """
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(paths.SOURCE / "hvd"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        **options,
+    )
