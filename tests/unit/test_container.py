@@ -130,7 +130,7 @@ def test_a_site_gives_the_processor_the_gpus_and_the_abi():
     assert made.images == pinned().container.images["cuda"]
     assert "target=sapphirerapids" in made.spec and "cuda_arch=90" in made.spec
     assert "os=" not in made.spec
-    assert plan.make(environment.load("alpha-hvd")).mpi == "openmpi"
+    assert plan.make(environment.load("capella-hvd")).mpi == "openmpi"
 
 
 def test_every_abi_has_a_pinned_mpi():

@@ -31,13 +31,13 @@ DOCUMENTED = [
         f"mpirun {ON_FOUR_HOSTS} {MPIRUN} -x HOROVOD_MPI_THREADS_DISABLE=1 -x PATH -mca pml ob1",
         {},
     ),
-    ("perlmutter-hvd --nodes 2", "srun -n 8", SRUN),
-    ("perlmutter-hvd --nodes 2 --ranks-per-node 2", "srun -n 4", SRUN),
-    ("perlmutter-hvd --nodes 2 --ranks-per-node 2", "srun -N 2 -n 4", {}),
-    ("perlmutter-hvd", "srun -N 1 -n 4", SRUN),
+    ("perlmutter-2023-hvd --nodes 2", "srun -n 8", SRUN),
+    ("perlmutter-2023-hvd --nodes 2 --ranks-per-node 2", "srun -n 4", SRUN),
+    ("perlmutter-2023-hvd --nodes 2 --ranks-per-node 2", "srun -N 2 -n 4", {}),
+    ("perlmutter-2023-hvd", "srun -N 1 -n 4", SRUN),
     # the document's prompt is a login node's, where there is no job to start this in
     (
-        f"perlmutter-hvd --nodes 2 --env NCCL_DEBUG=INFO --image {IMAGE}",
+        f"perlmutter-2023-hvd --nodes 2 --env NCCL_DEBUG=INFO --image {IMAGE}",
         f"NCCL_DEBUG=INFO srun --mpi=pmi2 -l -n 8 shifter --module=gpu,nccl-2.15 --image={IMAGE}",
         SRUN,
     ),
@@ -77,7 +77,7 @@ OTHERS = [
     (
         "perlmutter-hvd --ask --account m1_g --queue debug --ranks-per-node 2",
         "srun -A m1_g -C gpu -q debug -N 1 -c 32 --ntasks-per-node=2 --gpus-per-node=2 "
-        "--cpu-bind=cores",
+        "--gpu-bind=none --cpu-bind=cores",
         {},
     ),
     (
@@ -106,19 +106,34 @@ def test_the_line(options, line, environ, launched) -> None:
             "srun -N 1 --ntasks-per-node=6 -p ml --time=08:00:00 --pty bash",
         ),
         (
-            "perlmutter-hvd --nodes 2 --time 01:00:00 --account m1234_g",
+            "perlmutter-2023-hvd --nodes 2 --time 01:00:00 --account m1234_g",
             "salloc --nodes 2 --qos interactive --time 01:00:00 --constraint gpu "
             "--gpus-per-node=4 --account=m1234_g",
         ),
         (
             "frontier-hvd --account a --time 1:00:00",
-            "salloc --nodes 1 --partition batch --time 1:00:00 --account=a",
+            "salloc --nodes 1 --partition batch --time 1:00:00 --account=a "
+            "--network=disable_rdzv_get",
         ),
-        ("capella-hvd --nodes 2", "salloc --nodes 2 --gres=gpu:4"),
-        ("capella-hvd --queue q", "salloc --nodes 1 --partition q --gres=gpu:4"),
+        # a part of a node: with its memory, and so its CPUs
+        (
+            "capella-hvd --nodes 2",
+            "salloc --nodes 2 --gres=gpu:4 --ntasks-per-node=4 --cpus-per-task=14 "
+            "--mem-per-cpu=13803",
+        ),
+        (
+            "alpha-hvd",
+            "salloc --nodes 1 --gres=gpu:8 --ntasks-per-node=8 --cpus-per-task=5 "
+            "--mem-per-cpu=20625",
+        ),
+        (
+            "capella-hvd --queue q --ranks-per-node 1",
+            "salloc --nodes 1 --partition q --gres=gpu:1 --ntasks-per-node=1 --cpus-per-task=14 "
+            "--mem-per-cpu=13803",
+        ),
         (
             "perlmutter-hvd --queue debug",
-            "salloc --nodes 1 --qos debug --constraint gpu --gpus-per-node=4",
+            "salloc --nodes 1 --qos debug --constraint gpu --gpus-per-node=4 --gpu-bind=none",
         ),
         ("stampede2-hvd --nodes 2 --time 1:00:00", "idev -p flat-quadrant -N 2 -n 2 -m 60"),
         ("stampede3-hvd --account a", "idev -p h100 -N 1 -n 4 -A a"),
@@ -159,6 +174,22 @@ def test_what_the_fabric_needs_is_said_beside_the_line(launched) -> None:
     assert "MPICH_GPU_SUPPORT_ENABLED=0" in done.err
     assert "--allocate" in done.err
     assert "export" not in launched(["taurus-ml-hvd", "--", "a.out"]).err  # -x has it
+
+
+def test_a_line_for_srun_says_how_many_cpus_a_rank_has(launched) -> None:
+    """srun does not take it from the job."""
+    assert "export SRUN_CPUS_PER_TASK=14" in launched(["capella-hvd", "--", "a.out"]).err
+    assert "SRUN_CPUS_PER_TASK" not in launched(["stampede3-hvd", "--", "a.out"]).err
+
+
+@pytest.mark.parametrize("printed", ["--batch", "--allocate", "--ask"])
+def test_an_account_that_a_job_needs_is_asked_for(printed, launched) -> None:
+    asked = "a job on perlmutter has to name an account: --account NAME"
+    line = ["perlmutter-hvd", printed, "--", "a.out"]
+    assert asked in launched(line).err
+    assert asked not in launched(["perlmutter-hvd", printed, "--account=m1_g", *line[2:]]).err
+    if printed != "--allocate":
+        assert "account" not in launched(["alpha-hvd", printed, "--", "a.out"]).err
 
 
 def test_one_node_of_frontier_has_another_network() -> None:

@@ -21,7 +21,7 @@ from tests.unit.launching import launch, stand_in
 SBATCH = {
     *("-A", "-c", "-C", "-d", "-D", "-e", "-J", "-n", "-N", "-o", "-p", "-q", "-S", "-t", "-w"),
     *("--account", "--constraint", "--cpus-per-task", "--error", "--gpus-per-node", "--gres"),
-    *("--job-name", "--mem", "--mem-per-cpu", "--network", "--nodes", "--ntasks"),
+    *("--gpu-bind", "--job-name", "--mem", "--mem-per-cpu", "--network", "--nodes", "--ntasks"),
     *("--ntasks-per-node", "--output", "--partition", "--qos", "--time"),
 }
 BSUB = {"-P", "-W", "-csm", "-n", "-nnodes", "-R", "-q", "-J", "-o", "-e"}
@@ -88,8 +88,9 @@ def program_of(script):
 def test_the_script_of_perlmutter(launched) -> None:
     """It has each line of the document in that order, and variables for srun and the fabric."""
     options = shlex.split(
-        "perlmutter-hvd --batch --nodes 2 --account dasrepo_g --time 2:00:00 --output %x_%j.out "
-        "--error %x_%j.err --setup 'source ~/.bashrc' --setup 'conda activate horovod'"
+        "perlmutter-2023-hvd --batch --nodes 2 --account dasrepo_g --time 2:00:00 "
+        "--output %x_%j.out --error %x_%j.err "
+        "--setup 'source ~/.bashrc' --setup 'conda activate horovod'"
     )
     ours = words(launched([*options, "--", "python", "tf_keras_fashion_mnist.py"]).out)
     document = words(PERLMUTTER)
@@ -97,7 +98,8 @@ def test_the_script_of_perlmutter(launched) -> None:
     added = [line for line in ours if line not in document]
     variables = {
         "SLURM_KILL_BAD_EXIT": "1",
-        **site.load("perlmutter").variables("nccl", nodes=2),
+        "SRUN_CPUS_PER_TASK": "32",
+        **site.load("perlmutter-2023").variables("nccl", nodes=2),
     }
     assert added == [["export", f"{name}={value}"] for name, value in variables.items()]
 
@@ -175,7 +177,7 @@ def test_a_script_runs(tmp_path, monkeypatch) -> None:
     for name in ("module", "spack"):
         stand_in(tmp_path, name)
     stand_in(tmp_path, "srun", "[ $PREPARED = yes ] && exit 7")
-    request = launch("perlmutter-hvd", nodes=2, program=("python", "a b.py", "$HOME"))
+    request = launch("perlmutter-2023-hvd", nodes=2, program=("python", "a b.py", "$HOME"))
     done = subprocess.run(
         ["bash"],
         input=batch.script(request),
@@ -186,7 +188,7 @@ def test_a_script_runs(tmp_path, monkeypatch) -> None:
     variables = "AWS Libfabric|cores|none"
     assert (tmp_path / "calls").read_text().splitlines() == [
         f"module|load|cudnn/8.3.2|nccl/2.15.5-ofi|evp-patch|{variables}",
-        f"spack|env|activate|perlmutter-hvd|{variables}",
+        f"spack|env|activate|perlmutter-2023-hvd|{variables}",
         f"srun|python|a b.py|$HOME|{variables}",
     ]
 
@@ -238,7 +240,7 @@ def test_an_environment_outside_the_checkout_is_activated_by_its_path(
 
 
 def test_a_script_for_a_container_loads_nothing() -> None:
-    text = batch.script(launch("perlmutter-hvd", nodes=2, image="a/b:1", program=("x",)))
+    text = batch.script(launch("perlmutter-2023-hvd", nodes=2, image="a/b:1", program=("x",)))
     assert "module load" not in text and "spack" not in text
     assert text.endswith("srun --mpi=pmi2 -l shifter --module=gpu,nccl-2.15 --image=a/b:1 x\n")
 
@@ -254,6 +256,59 @@ def test_horovodrun_asks_for_its_hosts_inside_of_the_job() -> None:
     ]
     named = launch(**taurus, hosts=("a", "b"), program=("x",))
     assert batch.script(named).endswith("\nhorovodrun -np 12 -H a:6,b:6 x\n")
+
+
+#: Lines of the sites' documents of 2026: perlmutter_gpu.sbatch of WarpX at 1b312c6, and OLCF's
+#: pytorch_frontier.rst at f0571fe, whose srun has the nodes and ranks that the job has.
+DOCUMENTS = {
+    "perlmutter-hvd": """\
+#SBATCH -A p_g
+#SBATCH -q regular
+#SBATCH -C gpu
+#SBATCH -N 2
+#SBATCH -c 32
+#SBATCH --gpu-bind=none
+#SBATCH --ntasks-per-node=4
+#SBATCH --gpus-per-node=4
+export SLURM_CPU_BIND=cores
+srun python train.py""",
+    "frontier-hvd": """\
+#SBATCH -A p_g
+#SBATCH -p batch
+#SBATCH -N 2
+#SBATCH --network=disable_rdzv_get
+srun -c 7 --gpus-per-task=1 --gpu-bind=closest python train.py""",
+}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_a_script_has_the_lines_of_the_documents(name) -> None:
+    request = launch(name, nodes=2, account="p_g", program=("python", "train.py"))
+    assert set(DOCUMENTS[name].splitlines()) <= set(batch.script(request).splitlines())
+
+
+@pytest.mark.parametrize(("ranks", "cpus"), [(1, 6), (6, 6), (7, 5), (8, 5)])
+def test_cpus_and_memory_of_alpha_are_within_its_limits(ranks, cpus) -> None:
+    """Of 8 GPUs' 46 CPUs and 990000 MB, and 7 GPUs' 40; ZIH's page on limits."""
+    lines = batch.script(launch("alpha-hvd", ranks_per_node=ranks, program=("x",))).splitlines()
+    assert {f"#SBATCH -c {cpus}", "#SBATCH --mem-per-cpu=20625"} <= set(lines)
+    assert f"export SRUN_CPUS_PER_TASK={cpus}" in lines
+    assert f"#SBATCH --gres=gpu:{ranks}" in lines
+
+
+@pytest.mark.parametrize("name", ["frontier-hvd", "perlmutter-hvd"])
+def test_an_allocation_has_the_options_of_a_script(name) -> None:
+    request = launch(name, nodes=2, program=("x",))
+    head = request.partition.slurm.head
+    assert head and set(head) <= set(batch.allocation(request).split())
+    assert {f"#SBATCH {option}" for option in head} <= set(batch.script(request).splitlines())
+
+
+def test_nccl_of_perlmutter_has_its_network_on_many_nodes_only() -> None:
+    """What `srun --network=no_vni` does."""
+    line = "export SLURM_NETWORK=no_vni"
+    assert line in batch.script(launch("perlmutter-hvd", nodes=2, program=("x",)))
+    assert line not in batch.script(launch("perlmutter-hvd", nodes=1, program=("x",)))
 
 
 @pytest.mark.parametrize(("name", "command"), [("perlmutter", "sbatch"), ("summit", "bsub")])

@@ -22,6 +22,11 @@ IMPOSSIBLE = [
     # launch methods
     ("summit-hvd --gloo -- x", "--gloo: jsrun", {}),
     ("perlmutter-hvd --gloo -- x", "--gloo: srun", {}),
+    (
+        "taurus-ml-hvd --via horovodrun --gloo --hosts a -- x",
+        "--gloo: taurus-ml-hvd is built without Gloo",
+        {},
+    ),
     ("perlmutter-hvd --via jsrun -- x", "perlmutter has Slurm", {}),
     ("summit-hvd --via srun -- x", "summit has LSF", {}),
     ("local-hvd --via srun -- x", "local has no scheduler", {}),
@@ -61,6 +66,7 @@ IMPOSSIBLE = [
     ("summit-hvd --time 0:10 -- x", "--time: '0:10'", {}),
     ("summit-hvd --account 'a b' -- x", "--account: 'a b'", {}),
     ("summit-hvd --job-name 'a\nb' -- x", "--job-name", {}),
+    ("perlmutter-hvd --account m1 -- x", "accounts of jobs in gpu of perlmutter end in _g", {}),
     ("local-hvd --env A -- x", "--env: 'A'", {}),
     ("local-hvd --env 'A B=1' -- x", "--env: 'A B'", {}),
     ("local-hvd", "no program to start", {}),

@@ -83,8 +83,8 @@ def test_a_projection_that_cannot_be_used(projection) -> None:
 
 def test_a_module_has_what_the_site_gives() -> None:
     """Its modules first, then those of externals that it does not replace; its fabric."""
-    machine = site.load("perlmutter")
-    use = machine.environments["perlmutter-hvd"]
+    machine = site.load("perlmutter-2023")
+    use = machine.environments["perlmutter-2023-hvd"]
     done = publishing.pretend(
         gpu="cuda",
         operations=("gloo", "mpi", "nccl"),

@@ -20,11 +20,17 @@ from tests.services import slurm_site
 
 #: Site to lines that its jobs have, for two ranks on two nodes.
 LINES = {
-    "alpha": ("#SBATCH --gres=gpu:1", "srun python "),
+    "alpha": ("#SBATCH --gres=gpu:1", "#SBATCH --mem-per-cpu=20625", "srun python "),
     "capella": ("#SBATCH --cpus-per-task=14", "srun python "),
     "frontier": ("#SBATCH --network=disable_rdzv_get", "srun -c 7 --gpus-per-task=1 "),
     "local": ("mpirun -np 2 ",),
-    "perlmutter": ("#SBATCH --gpus-per-node=1", "export SLURM_CPU_BIND=cores", "srun python "),
+    "perlmutter": (
+        "export SRUN_CPUS_PER_TASK=32",
+        "#SBATCH --gpus-per-node=1",
+        "export SLURM_CPU_BIND=cores",
+        "srun python ",
+    ),
+    "perlmutter-2023": ("#SBATCH --gpus-per-node=1", "srun python "),
     "stampede2": ("#SBATCH -p flat-quadrant", "mpiexec.hydra -l -ppn 1 -n 2 taskset "),
     "stampede3": ("#SBATCH --nodes=2", "ibrun python "),
     "summit": ("#BSUB -nnodes 2", "#BSUB -q batch", "jsrun -bpacked:7 -g1 -a1 -c7 -r1 python "),

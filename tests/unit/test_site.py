@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 import shutil
 
 import pytest
@@ -36,10 +37,11 @@ def change(sites: pathlib.Path, directory: str, **changes: object) -> None:
 
 
 def test_the_machines() -> None:
-    live = {"perlmutter", "alpha", "capella", "frontier", "stampede3", "local"}
-    gone = {"taurus-ml", "summit", "stampede2"}
+    live = {"perlmutter", "alpha", "capella", "stampede3", "local"}
+    gone = {"taurus-ml", "summit", "stampede2", "perlmutter-2023"}
     states = {name: site.load(name).status.state for name in site.names()}
-    assert states == {**dict.fromkeys(live, "live"), **dict.fromkeys(gone, "retired")}
+    expected = {**dict.fromkeys(live, "live"), **dict.fromkeys(gone, "retired")}
+    assert states == {**expected, "frontier": "waiting"}
 
 
 @pytest.mark.parametrize("name", site.names())
@@ -48,7 +50,7 @@ def test_a_site_is_whole(name) -> None:
     assert loaded.name == name
     assert loaded.launcher in loaded.allowed
     for successor in loaded.status.successors:
-        assert site.load(successor).status.state == "live"
+        assert site.load(successor).status.state != "retired"
     for use in loaded.environments.values():
         assert use.partition in loaded.partitions
         assert use.operations == "cpu" or loaded.partitions[use.partition].gpus
@@ -63,9 +65,19 @@ def test_a_site_is_whole(name) -> None:
 def test_every_source_is_named_in_full_and_used(name) -> None:
     data = content(name)
     cited = {cited for _, cited in site.citations(data)}
+    packages = site.file(name).with_name("packages.yaml")
+    if packages.exists():
+        cited.update(*comment_citations(packages.read_text()))
     assert cited == set(data["sources"])
     for document in data["sources"].values():
         assert len(document) > 20, "a title, or a file and its repository"
+        assert re.search(r"\b20\d\d\b|undated", document), f"no date: {document}"
+
+
+def comment_citations(text: str) -> list:
+    """The keys in comments such as "# source: a, b; ..." and "# derived from a: ..."."""
+    phrases = re.findall(r"(?:source: |derived from )([a-z0-9-]+(?:, [a-z0-9-]+)*)", text)
+    return [set(phrase.split(", ")) - {"the"} for phrase in phrases]
 
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)
@@ -193,7 +205,33 @@ def test_what_the_fabric_sets_by_case() -> None:
     perlmutter = site.load("perlmutter")
     enabled = "MPICH_GPU_SUPPORT_ENABLED"
     assert perlmutter.variables("nccl", 2)[enabled] == "0"
-    assert perlmutter.variables("mpi", 2) == {enabled: "1"}
+    assert perlmutter.variables("mpi", 1) == {enabled: "1"}
+    assert perlmutter.variables("mpi", 2) == {enabled: "1", "SLURM_NETWORK": "no_vni"}
+
+
+def test_an_environment_is_checked_when_its_site_is_where_nothing_else_is_said(sites) -> None:
+    assert site.load("alpha").environments["alpha-hvd"].checked == site.load("alpha").checked
+    environments = content("alpha")["environments"]
+    environments["alpha-hvd"]["checked"] = {"date": "2026-12-24", "by": "machine"}
+    change(sites, "alpha", environments=environments)
+    assert site.load("alpha").environments["alpha-hvd"].checked.by == "machine"
+    assert site.load("alpha").checked.by == "documents"
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"checked": {"date": "yesterday", "by": "documents"}}, "checked:date"),
+        ({"checked": {"date": "2026-12-24", "by": "hearsay"}}, "checked:by"),
+        ({"status": {"state": "waiting", "source": "modules"}}, "status:waits_for"),
+    ],
+)
+def test_the_state_of_what_is_known_is_checked(changes, key, sites) -> None:
+    change(sites, "alpha", **changes)
+    with pytest.raises(HvdError) as caught:
+        site.load("alpha")
+    assert f"alpha/site.yaml: key '{key}'" in caught.value.message
+    assert caught.value.remedy
 
 
 def test_modules_to_build_are_those_to_run_where_nothing_else_is_said() -> None:

@@ -37,8 +37,8 @@ def test_the_sites_own_solution_is_taken() -> None:
     [
         ("cuda", {"version": "12.9.0"}, "cuda@12.9.0 at /opt/nvidia/"),
         ("cuda", {"external": {"path": "/usr/local/cuda", "module": None}}, "at /usr/local/cuda"),
-        ("nccl", {"external": {"path": "/x", "module": ["nccl/2"]}}, "nccl@2.15.5 at /x is not"),
-        ("gcc", {"external": {"path": "/usr", "module": None}}, "gcc@11.2.0 at /usr is not"),
+        ("nccl", {"external": {"path": "/x", "module": ["nccl/2"]}}, "nccl@2.29.2 at /x is not"),
+        ("gcc", {"external": {"path": "/usr", "module": None}}, "gcc@14.3.0 at /usr is not"),
     ],
 )
 def test_another_external(package, change, text) -> None:
@@ -62,7 +62,7 @@ def test_building_what_the_site_has() -> None:
     specs = solution()
     del get(specs, "cray-mpich")["external"]
     (problem,) = found(specs)
-    assert "cray-mpich@8.1.25 is to be built, though the site has it" in problem
+    assert "cray-mpich@9.1.0 is to be built, though the site has it" in problem
 
 
 @pytest.mark.parametrize(

@@ -24,13 +24,41 @@ def test_every_site_has_a_page_and_every_page_a_site() -> None:
 
 
 @pytest.mark.parametrize("name", SITES)
-def test_the_versions_that_a_page_installs_are_those_of_the_site(name) -> None:
-    """What stands by hand above the part that is made."""
-    text = (site_page.PAGES / f"{name}.md").read_text().partition(site_page.BEGIN)[0]
+def test_what_the_user_makes_has_the_versions_of_the_site(name) -> None:
+    """A wheel's local version, such as +cpu, is none of Spack's."""
     provided = site_check.externals(site_check.file(name))
     packages = {"torch": "py-torch", "pytorch": "py-torch", "tensorflow": "py-tensorflow"}
-    for tool, version in re.findall(r"\b(torch|pytorch|tensorflow)(?:-gpu)?==(\S+)", text):
+    text = "\n".join(
+        line.partition("    #")[0]
+        for use in site.load(name).environments.values()
+        if use.make
+        for line in use.make.commands
+    )
+    for tool, version in re.findall(r"\b(torch|pytorch|tensorflow)(?:-gpu)?==?([\d.]+)", text):
         assert version in [each for each, _, _ in provided[packages[tool]]], tool
+
+
+@pytest.mark.parametrize("name", SITES)
+def test_what_the_user_makes_is_apart_from_what_the_site_provides(name) -> None:
+    text = (site_page.PAGES / f"{name}.md").read_text()
+    provided, _, made = text.partition("## What you make")
+    rows = re.findall(r"^\| (\S+) \| [\d.]\S* \|", provided, re.MULTILINE)
+    assert rows
+    for use in site.load(name).environments.values():
+        for package in use.make.packages if use.make else ():
+            assert package not in rows and f"| {package} |" in made
+            assert all(f"$ {line}\n" in made for line in use.make.commands)
+
+
+@pytest.mark.parametrize("name", SITES)
+def test_a_page_says_how_its_facts_are_known_and_how_to_show_them(name) -> None:
+    text = (site_page.PAGES / f"{name}.md").read_text()
+    machine = site.load(name)
+    assert f"Checked on {machine.checked.date} by {machine.checked.by}" in text
+    for environment_name in machine.environments:
+        shown = f"> {environment_name}.txt 2>&1" in text
+        assert shown == (machine.status.state != "retired")
+    assert all(each.date in text for each in machine.removed)
 
 
 @pytest.mark.parametrize("name", environment.of_sites())

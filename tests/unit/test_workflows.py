@@ -95,6 +95,15 @@ def test_every_job_of_gitlab_is_one_call():
         assert "trigger" in job or job.get("timeout"), name
 
 
+def test_the_sites_are_looked_at_every_night():
+    """With a job of its own, so that it hides no other failure."""
+    job = jobs(paths.ROOT / ".github" / "workflows" / "nightly.yml")["sites"]
+    assert job["steps"][-1] == {"run": "./hvd ci sites"}
+    job = yaml.safe_load(GITLAB.read_text())["sites"]
+    assert job["script"] == "./hvd ci sites"
+    assert job["rules"] == [{"if": '$CI_PIPELINE_SOURCE == "schedule"'}]
+
+
 def test_the_matrix_is_read_from_environments_and_pins(capsys):
     ci.print_matrix()
     lines = dict(line.split("=", 1) for line in capsys.readouterr().out.splitlines())

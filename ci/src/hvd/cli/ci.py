@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import json
 import pathlib
 import sys
@@ -11,6 +12,7 @@ from typing import List, Optional
 import typer
 
 from hvd.build.pipeline import Options
+from hvd.ci import sites as site_ages
 from hvd.ci.gitlab import generate as generating
 from hvd.ci.gitlab import jobs
 from hvd.cli.common import SOURCES, takes
@@ -48,6 +50,15 @@ def print_matrix() -> None:
     }
     for name, values in axes.items():
         sys.stdout.write(f"{name}={json.dumps(values)}\n")
+
+
+@app.command()
+def sites() -> None:
+    """Name what the sites' files say that is to be checked again; exit status 1 if anything."""
+    stale = site_ages.stale(datetime.date.today())
+    for each in stale:
+        console.note(each)
+    raise typer.Exit(1 if stale else 0)
 
 
 @app.command()

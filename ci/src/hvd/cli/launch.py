@@ -146,12 +146,15 @@ def launch(
         text = (batch.asking(asked) if ask else methods.quoted(asked)) + "\n"
         methods.check_hosts(asked)
         _note_needs(asked, ask)
+    if (allocate or whole_script or ask) and asked.partition.account.needed and not account:
+        console.aside(f"a job on {asked.site.name} has to name an account: --account NAME")
     sys.stdout.write(text)
 
 
 def _note_needs(asked: Request, ask: bool) -> None:
-    if asked.fabric and not methods.choose(asked).forwards:
-        console.aside("it needs: " + "; ".join(batch.exports(asked.fabric)))
+    needed = {**methods.variables(asked), **asked.fabric}
+    if needed and not methods.choose(asked).forwards:
+        console.aside("it needs: " + "; ".join(batch.exports(needed)))
     if asked.job is None and asked.site.scheduler != "none" and not ask:
         console.aside("it is for inside of a job: --allocate prints how to get one")
 

@@ -12,7 +12,7 @@ from hvd.launch import batch
 from hvd.launch.request import Request
 from hvd.model import environment, site
 from hvd.model.environment import Environment
-from hvd.model.site import Site
+from hvd.model.site import Partition, Site
 from hvd.report import templates
 from hvd.solve import kept, site_check
 
@@ -106,20 +106,50 @@ def _versions(chosen: Environment, titles: Mapping[str, str]) -> str:
 def page(machine: Site) -> str:
     """Return the generated part of a site's page."""
 
+    def kind(name: str) -> Partition:
+        return machine.partitions[machine.environments[name].partition]
+
+    def account(name: str) -> str:
+        rule = kind(name).account
+        return f"ACCOUNT{rule.suffix}" if rule.needed else ""
+
     def allocation(name: str) -> str:
-        partition = machine.partitions[machine.environments[name].partition]
+        options = {"account": account(name), "time": "0:10:00"}
         return batch.allocation(
-            Request(machine, name, partition, 2, 1, machine.launcher, time="0:10:00")
+            Request(machine, name, kind(name), 2, 1, machine.launcher, **options)
         )
 
+    externals = [
+        (package, *each)
+        for package, entries in site_check.externals(site_check.file(machine.name)).items()
+        for each in entries
+    ]
+    makes = [use.make for use in machine.environments.values() if use.make]
+    own = {package for make in makes for package in make.packages}
     return templates.render(
         "docs/site.md.j2",
         site=machine,
-        externals=site_check.externals(site_check.file(machine.name)),
+        provided=[each for each in externals if each[0] not in own],
+        made=[each for each in externals if each[0] in own],
+        account=account,
+        evidence=lambda name: _evidence(machine, name),
         environment=environment.load,
         root=lambda chosen: next(s for s in chosen.specs if s.startswith(environment.HOROVOD)),
         allocation=allocation,
     )
+
+
+def _evidence(machine: Site, name: str) -> str:
+    """The shell that shows whether what an environment takes from its site is there."""
+    use = machine.environments[name]
+    packages = kept.load(environment.load(name)).packages
+    # the place of what the user makes is an example, and /usr is everywhere
+    own = use.make.packages if use.make else ()
+    origins = [package.origin for package in packages if package.name not in own]
+    prefixes = dict.fromkeys(each.partition(",")[0] for each in origins if each[0] == "/")
+    prefixes.pop("/usr", None)
+    words = [f"module load {' '.join(load)}" for load in use.build] + ["module list"]
+    return "; ".join([*words, f"ls -d {' '.join(prefixes)}"])
 
 
 def _names() -> List[str]:

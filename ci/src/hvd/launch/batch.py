@@ -68,7 +68,7 @@ def site_exports(request: Request) -> List[str]:
     """Return a line of shell for each variable that the launcher and the network need."""
     bind = request.partition.slurm.cpu_bind
     values = {"SLURM_CPU_BIND": bind} if bind else {}
-    return exports({**methods.choose(request).variables, **values, **request.fabric})
+    return exports({**methods.variables(request), **values, **request.fabric})
 
 
 def exports(values: Mapping[str, str]) -> List[str]:

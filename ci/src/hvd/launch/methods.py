@@ -10,6 +10,7 @@ from typing import Callable, Dict, List, Mapping, Sequence, Tuple
 from hvd.core.errors import HvdError, nearest
 from hvd.launch import schedulers
 from hvd.launch.request import Request
+from hvd.model import environment
 from hvd.model.site import Partition, Pin
 
 #: The command line up to the program.  The second argument is True for a batch script, which has
@@ -56,7 +57,7 @@ def _srun(request: Request, script: bool) -> List[str]:
     if not script:
         words += [] if request.fills_job else ["-N", str(request.nodes)]
         words += ["-n", str(request.ranks)]
-    cpus = request.partition.cpus_per_rank
+    cpus = request.partition.cpus(request.ranks_per_node)
     words += [word.format(cpus_per_rank=cpus) for word in request.partition.slurm.step]
     return words + container
 
@@ -174,7 +175,21 @@ def choose(request: Request) -> Method:
         )
     _check_site(request, method)
     _check_options(request, method)
+    _check_build(request)
     return method
+
+
+def variables(request: Request) -> Dict[str, str]:
+    """Return the variables that the launcher needs.
+
+    Raises:
+        HvdError: as for `choose`.
+    """
+    method = choose(request)
+    cpus = request.partition.cpus(request.ranks_per_node)
+    # from Slurm 22.05 on, srun does not take the job's -c, and a rank would have one CPU
+    own = {"SRUN_CPUS_PER_TASK": str(cpus)} if method.name == "srun" and cpus else {}
+    return {**method.variables, **own}
 
 
 def line(request: Request) -> List[str]:
@@ -270,6 +285,12 @@ def _check_options(request: Request, method: Method) -> None:
         if getattr(request, option) and option not in taken:
             why = reason.format(method=method.name, site=request.site.name)
             raise HvdError(f"--{option}: {why}", hint)
+
+
+def _check_build(request: Request) -> None:
+    name = request.environment
+    if request.gloo and environment.load(name).root.variants.get("gloo") is False:
+        raise HvdError(f"--gloo: {name} is built without Gloo (~gloo)", "leave --gloo out")
 
 
 def _hosts_option(request: Request, hosts: Sequence[str]) -> List[str]:

@@ -43,7 +43,7 @@ def run(request: Request, environ: Mapping[str, str]) -> None:
 
 def environment(request: Request, environ: Mapping[str, str]) -> Dict[str, str]:
     """The caller's environment with the launcher's, the network's and the user's variables."""
-    own = methods.choose(request).variables
+    own = methods.variables(request)
     return {**own, **callers(environ), **request.fabric, **request.variables}
 
 

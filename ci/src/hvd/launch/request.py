@@ -111,6 +111,7 @@ def check(request: Request) -> None:
         HvdError: the first reason.
     """
     _check_words(request)
+    _check_account(request)
     _check_ranks(request)
     _check_hosts(request)
     _check_racks(request)
@@ -130,6 +131,16 @@ def _check_words(request: Request) -> None:
     for name in request.variables:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise HvdError(f"--env: '{name}' is not the name of a variable", "--env NAME=VALUE")
+
+
+def _check_account(request: Request) -> None:
+    account, suffix = request.account, request.partition.account.suffix
+    if account and not account.endswith(suffix):
+        raise HvdError(
+            f"--account: accounts of jobs in {request.partition.name} of {request.site.name} end "
+            f"in {suffix}",
+            f"--account {account}{suffix}",
+        )
 
 
 def _check_ranks(request: Request) -> None:

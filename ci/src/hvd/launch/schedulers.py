@@ -84,6 +84,7 @@ class Slurm(Scheduler):
         "salloc": (
             *("--nodes {nodes}", "--partition {partition}", "--qos {interactive_qos}"),
             *("--time {time}", "--constraint {constraint}", "{gpus}", "--account={account}"),
+            *("{part_tasks}", "{part_cpus}", "--mem-per-cpu={mem_per_cpu_mb}", "{head}"),
         ),
         "srun": (
             *("-N {nodes}", "--ntasks-per-node={ranks_per_node}", "-p {partition}"),
@@ -104,9 +105,15 @@ class Slurm(Scheduler):
         gpus = _GPUS[ask.gpus].format(min(request.ranks_per_node, request.partition.gpus))
         own_qos = interactive.qos if interactive and not request.queue else ""
         by_job, by_node = f"-n {request.ranks}", f"--ntasks-per-node={request.ranks_per_node}"
+        tasks = by_job if ask.tasks == "-n" else by_node
+        cpus = request.partition.cpus(request.ranks_per_node)
+        # where memory is counted by CPU a job gets a part of a node, and has to say which
+        is_part = bool(ask.mem_per_cpu_mb)
         return {
-            "cpus": request.partition.cpus_per_rank,
-            "tasks": by_job if ask.tasks == "-n" else by_node,
+            "cpus": cpus,
+            "tasks": tasks,
+            "part_tasks": tasks if is_part else "",
+            "part_cpus": f"--cpus-per-task={cpus}" if is_part and cpus else "",
             "gpus": gpus,
             "minutes": _minutes(request.time),
             "interactive_qos": own_qos or self.of_nodes(request.partition, request.queue)["qos"],

@@ -32,6 +32,22 @@ class Limit:
 
 
 @dataclasses.dataclass(frozen=True)
+class CpuLimit:
+    """The most CPUs of a node for a job with ``gpus`` of its GPUs."""
+
+    gpus: int
+    cpus: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Account:
+    """The account that a job is charged to, as far as a site's documents say."""
+
+    needed: bool = False
+    suffix: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
 class Pin:
     """Cores and NUMA node of the one rank of a node."""
 
@@ -76,6 +92,8 @@ class Partition:
     memory_gb: int = 0
     ranks: int = 0
     cpus_per_rank: int = 0
+    cpu_limits: Tuple[CpuLimit, ...] = ()
+    account: Account = dataclasses.field(default_factory=Account)
     ranks_per_gpu: Optional[Limit] = None
     pin: Optional[Pin] = None
     slurm: Slurm = dataclasses.field(default_factory=Slurm)
@@ -86,6 +104,12 @@ class Partition:
     def default_ranks(self) -> int:
         """Ranks on a node where none are asked for: the GPUs, or two for CPUs."""
         return self.ranks or self.gpus or 2
+
+    def cpus(self, ranks: int) -> int:
+        """CPUs for each of ``ranks`` on a node, as the scheduler counts them."""
+        gpus = min(ranks, self.gpus)
+        limits = [limit.cpus // ranks for limit in self.cpu_limits if limit.gpus == gpus]
+        return min([self.cpus_per_rank, *limits])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,6 +123,32 @@ class Bandwidth:
 
 
 @dataclasses.dataclass(frozen=True)
+class Checked:
+    """When facts were last compared with their sources (YYYY-MM-DD), and how; see the schema."""
+
+    date: str
+    by: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Make:
+    """Packages that the user makes before an environment can be built, and the commands."""
+
+    packages: Tuple[str, ...]
+    commands: Tuple[str, ...]
+    source: Tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Removed:
+    """Modules that the site takes away, and the day (YYYY-MM-DD)."""
+
+    date: str
+    modules: Tuple[str, ...]
+    source: Tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class Use:
     """An environment's part of a site: a partition, operations, modules to load.
 
@@ -107,6 +157,9 @@ class Use:
 
     partition: str
     operations: str
+    #: the site's where its file gives none
+    checked: Optional[Checked] = None
+    make: Optional[Make] = None
     build: Tuple[Tuple[str, ...], ...] = ()
     run: Tuple[Tuple[str, ...], ...] = ()
     bandwidth: Tuple[Bandwidth, ...] = ()
@@ -153,6 +206,7 @@ class Status:
     state: str
     since: str = ""
     successors: Tuple[str, ...] = ()
+    waits_for: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,6 +233,7 @@ class Site:
     name: str
     center: str
     status: Status
+    checked: Checked
     scheduler: str
     launcher: str
     allowed: Mapping[str, Settings]
@@ -190,6 +245,7 @@ class Site:
     sources: Mapping[str, str]
     interactive: Optional[Interactive] = None
     pitfalls: Tuple[Pitfall, ...] = ()
+    removed: Tuple[Removed, ...] = ()
 
     def variables(
         self, operations: str, nodes: Optional[int] = None, rdma: bool = False
@@ -241,6 +297,7 @@ def load(name: str) -> Site:
     for entry in data["environments"].values():
         entry.update(entry.pop("modules", {}))
         entry.setdefault("build", entry.get("run", []))
+        entry.setdefault("checked", data["checked"])
     data["refused"] = {key: entry["reason"] for key, entry in data.get("refused", {}).items()}
     data["fabric"] = {case: entry["set"] for case, entry in data.get("fabric", {}).items()}
     return cattrs.structure(data, Site)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pathlib
 import re
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Set, Tuple
 
 import yaml
 
@@ -42,6 +42,18 @@ def externals(path: pathlib.Path) -> Dict[str, List[External]]:
         for name, entry in packages.items()
         if "externals" in entry
     }
+
+
+def modules(machine: sites.Site) -> Set[str]:
+    """Every module that ``machine``'s externals or its environments load."""
+    found = {
+        module
+        for entries in externals(file(machine.name)).values()
+        for _, _, modules in entries
+        for module in modules
+    }
+    loads = [load for use in machine.environments.values() for load in (*use.build, *use.run)]
+    return found.union(*loads)
 
 
 def architecture(root: str) -> Dict[str, str]:
