@@ -56,3 +56,18 @@ def test_a_tier_on_demand_is_skipped_with_a_reason_and_counted():
     status, output = run("0", "tests/compile/test_tensorflow_examples.py")
     assert status == pytest.ExitCode.OK, output
     assert re.search(r"SKIPPED \[4\] .*--require compile", output) and "4 skipped" in output
+
+
+def test_one_process_runs_a_group(tmp_path):
+    """Or each makes its own builds: https://github.com/pytest-dev/pytest-xdist/issues/1386."""
+    for name in ("one", "other"):
+        (tmp_path / f"test_{name}.py").write_text(
+            "import pytest\n"
+            "@pytest.mark.xdist_group('shared')\n"
+            "@pytest.mark.parametrize('number', range(4))\n"
+            "def test(number):\n"
+            "    pass\n"
+        )
+    status, output = run("2", "-v", "-p", "no:cacheprovider", "-c", os.devnull, str(tmp_path))
+    processes = re.findall(r"^\[(gw\d)\].* PASSED", output, re.MULTILINE)
+    assert status == 0 and len(processes) == 8 and len(set(processes)) == 1, output
