@@ -197,7 +197,9 @@ def browser():
     if installed:
         return installed, os.environ
     root = debian.unpacked("chromium", "chromium-common", dependencies=True)
-    libraries = [str(path) for path in (root / "usr" / "lib").glob("*-linux-gnu*")]
+    # libpulse finds its other half by a path from the root
+    folders = ("*-linux-gnu*", "*-linux-gnu*/pulseaudio")
+    libraries = [str(path) for each in folders for path in (root / "usr" / "lib").glob(each)]
     environment = {**os.environ, "LD_LIBRARY_PATH": os.pathsep.join(libraries)}
     return root / "usr" / "lib" / "chromium" / "chromium", environment
 

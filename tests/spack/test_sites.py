@@ -123,9 +123,9 @@ def test_a_solve_considers_only_what_the_site_can_need(solved, pair, tmp_path, n
 def test_what_the_machine_has_does_not_slip_in(located, pair, checkout):
     options = ("perlmutter-hvd", "--engine=spack", f"--pair={pair}")
     checkout.hvd("setup", *options)
-    # into the configuration below the environments, as an external of the site's system
+    # newer than the site's, into the configuration below the environments
     for scope in checkout.state.glob("*/config"):
-        planted = external("gcc@13.1.0 languages:='c,c++' os=sles15", "/opt/other")
+        planted = external("gcc@15.1.0 languages:='c,c++' os=sles15", "/opt/other")
         (scope / "packages.yaml").write_text(planted)
     checkout.hvd("concretize", *options)
     lock = checkout.root / "environments/perlmutter-hvd/spack.lock"
@@ -135,7 +135,7 @@ def test_what_the_machine_has_does_not_slip_in(located, pair, checkout):
     site = checkout.root / "environments/sites/perlmutter/packages.yaml"
     site.write_text(site.read_text().replace("  gcc::\n", "  gcc:\n"))
     output = checkout.hvd("concretize", *options, status=11)
-    assert "gcc@13.1.0 at /opt/other is not the site's" in output
+    assert "gcc@15.1.0 at /opt/other is not the site's" in output
     assert "'packages:gcc:externals' of environments/sites/perlmutter/packages.yaml" in output
 
 
