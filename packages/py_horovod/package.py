@@ -566,6 +566,8 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     patch("fma.patch", when="@0.19.0:0.19.1")
     # https://github.com/horovod/horovod/issues/3956
     patch("flatbuffers.patch", when="@0.22.0:0.28.1")
+    # https://github.com/horovod/horovod/pull/2101
+    patch("waiting.patch", when="@0.24.0:0.28.1")
     # https://github.com/horovod/horovod/issues/4302
     patch("tensorflow.patch", when="@0.28.0:0.28.1")
     # https://github.com/horovod/horovod/issues/3449

@@ -1,5 +1,6 @@
 """The patches of every version apply, and what some of them change in sources."""
 
+import ast
 import re
 
 import pytest
@@ -61,3 +62,39 @@ def test_local_gradients_are_divided_in_their_own_type(horovod_tree, version):
         return sum(len(re.findall(pattern, file.read_text())) for file in files)
 
     assert (divisions(None), divisions("")) == (12, 0)
+
+
+class Library:
+    """Operations of TensorFlow and functions of Horovod, which note that they are called."""
+
+    def __init__(self):
+        self.called = []
+
+    def __getattr__(self, name):
+        def call(*args, **kwargs):
+            self.called.append(name)
+            if args == ("fail",):
+                raise ValueError(name)
+            return args, kwargs
+
+        return call
+
+
+@pytest.mark.parametrize("version", ["0.24.0", "0.28.1"])
+def test_an_eager_operation_of_tensorflow_says_that_it_waits(horovod_tree, version):
+    """waiting.patch; in a graph an operation is only added, and nobody waits."""
+    code = ast.parse((horovod_tree(version, "") / "horovod/tensorflow/mpi_ops.py").read_text())
+    (proxy,) = [each for each in code.body if getattr(each, "name", "") == "_WaitingLibrary"]
+    eager, library = [True], Library()
+    names = {"_executing_eagerly": lambda: eager[0]}
+    exec(compile(ast.Module([proxy], []), "mpi_ops.py", "exec"), names)
+    operations = names["_WaitingLibrary"](library, library)
+
+    assert operations.horovod_allreduce(1, op=2) == ((1,), {"op": 2})
+    with pytest.raises(ValueError):
+        operations.horovod_allgather("fail")
+    eager[0] = False
+    operations.horovod_broadcast()
+    assert " ".join(library.called).replace("horovod_", "") == (
+        "wait_begin allreduce wait_end wait_begin allgather wait_end broadcast"
+    )

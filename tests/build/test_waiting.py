@@ -1,0 +1,232 @@
+"""waiting.patch: a thread that waits for a collective does not wait for the cycle to end.
+
+The cycle takes four minutes here, so that each program hangs without the patch.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+from hvd.smoke.launch import LAUNCHERS, find_program
+
+pytestmark = pytest.mark.xdist_group("built")
+
+#: Milliseconds.
+CYCLE = "240000"
+#: Seconds for a program, in which nothing takes more than three.
+LIMIT = 100
+
+LAUNCHED = {each.name: each for each in LAUNCHERS if each.name in ("mpirun", "horovodrun --gloo")}
+
+#: The collectives end the cycles of all ranks before Horovod is shut down.
+PROGRAM = """
+import threading, time
+import torch
+import horovod.torch as hvd
+
+hvd.init()
+rank, size = hvd.rank(), hvd.size()
+
+
+def total(value=1.0, name=None, **options):
+    values = torch.full((3,), float(value))
+    return hvd.allreduce(values, op=hvd.Sum, name=name, **options)[0].item()
+
+
+BODY
+if hvd.is_initialized():
+    hvd.barrier()
+    hvd.shutdown()
+print("done", flush=True)
+"""
+
+OPERATIONS = """
+one = torch.ones(size)
+assert total(name="sum") == size
+assert hvd.allgather(one).numel() == size * size
+assert hvd.broadcast(one * rank, root_rank=size - 1)[0].item() == size - 1
+assert hvd.alltoall(one).numel() == size
+assert hvd.reducescatter(one, op=hvd.Sum)[0].item() == size
+assert [each[0].item() for each in hvd.grouped_allreduce([one, one], op=hvd.Sum)] == [size] * 2
+assert [each.numel() for each in hvd.grouped_allgather([one, one])] == [size * size] * 2
+hvd.barrier()
+assert 0 <= hvd.join() < size
+"""
+
+#: 128 tensors of 40 kB, of which none is waited for before all are enqueued.
+FUSED = """
+handles = [hvd.allreduce_async(torch.ones(10000) * i, op=hvd.Sum) for i in range(128)]
+for i, handle in enumerate(handles):
+    assert hvd.synchronize(handle)[-1].item() == size * i
+"""
+
+#: Longer than the background threads hurry.
+APART = """
+for i in range(6):
+    if i % size == rank:
+        time.sleep(0.5)
+    assert total(i) == size * i
+"""
+
+#: One rank's tensor is outstanding while all ranks do something else.
+OF_ONE_RANK = """
+if rank == 0:
+    early = hvd.allreduce_async(torch.ones(1), op=hvd.Sum, name="early")
+for i in range(20):
+    assert total(name=f"other {i}") == size
+time.sleep(0.1)
+if rank != 0:
+    early = hvd.allreduce_async(torch.ones(1), op=hvd.Sum, name="early")
+assert hvd.synchronize(early).item() == size
+"""
+
+THREADS = """
+failed = []
+
+
+def work(thread):
+    for i in range(20):
+        if total(thread + i, name=f"{thread} {i}") != size * (thread + i):
+            failed.append((thread, i))
+
+
+threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+for each in threads:
+    each.start()
+for each in threads:
+    each.join()
+assert not failed, failed
+"""
+
+PROCESS_SETS = """
+first, last = hvd.add_process_set([0]), hvd.add_process_set([size - 1])
+for each in first, last:
+    if each.included():
+        assert total(process_set=each) == 1
+assert total(name="sum") == size
+hvd.remove_process_set(first)
+assert total(name="sum") == size
+"""
+
+TRAINING = """
+model = torch.nn.Sequential(*[torch.nn.Linear(8, 8) for _ in range(6)])
+hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+for _ in range(4):
+    optimizer.zero_grad()
+    model(torch.ones(2, 8) * rank).sum().backward()
+    optimizer.step()
+weights = hvd.allgather(model[0].weight.flatten()[None])
+assert torch.equal(weights[0], weights[-1])
+"""
+
+SHUT_DOWN = """
+from horovod.common.exceptions import HorovodInternalError
+
+if rank == 0:
+    lost = hvd.allreduce_async(torch.ones(1), name="nobody else has it")
+assert total(name="sum") == size
+hvd.shutdown()
+if rank == 0:
+    try:
+        hvd.synchronize(lost)
+    except HorovodInternalError as error:
+        assert "shut down" in str(error), error
+    else:
+        raise AssertionError("no error")
+"""
+
+PROGRAMS = {
+    "operations": OPERATIONS,
+    "fused": FUSED,
+    "ranks apart": APART,
+    "tensor of one rank": OF_ONE_RANK,
+    "threads": THREADS,
+    "training": TRAINING,
+    "shutdown": SHUT_DOWN,
+}
+#: Seconds of processor time of rank 0's thread, which waits three seconds for the other rank.
+WAITED = """
+assert total(name="sum") == size
+if rank != 0:
+    time.sleep(3)
+before = time.thread_time()
+assert total(name="sum") == size
+if rank == 0:
+    print("processor time:", time.thread_time() - before, flush=True)
+"""
+
+
+def run_ranks(built, launcher, body, folder: pathlib.Path, ranks=2, limit=LIMIT, **variables):
+    """Run ``body`` on each rank; return the output.  All ranks must come to its end."""
+    (folder / "job.py").write_text(PROGRAM.replace("BODY", body))
+    target = built.target
+    environment = {**target.environment, "HOROVOD_CYCLE_TIME": CYCLE, **variables}
+    launcher = LAUNCHED[launcher]
+    command = launcher.command(find_program(target, launcher.program), ranks)
+    done = subprocess.run(
+        [*command, target.python, "-u", "job.py"],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=limit,
+    )
+    assert done.returncode == 0 and done.stdout.count("done") == ranks, done.stdout
+    return done.stdout
+
+
+@pytest.mark.parametrize("launcher", LAUNCHED)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_no_call_waits_for_the_cycle(built_horovod, tmp_path, launcher, program):
+    run_ranks(built_horovod, launcher, PROGRAMS[program], tmp_path)
+
+
+@pytest.mark.parametrize("launcher", LAUNCHED)
+@pytest.mark.parametrize("program", ["operations", "ranks apart", "threads"])
+def test_nor_do_more_ranks_than_cores(built_horovod, tmp_path, launcher, program):
+    ranks = len(os.sched_getaffinity(0)) + 1
+    more = {"OMPI_MCA_rmaps_base_oversubscribe": "1"}
+    run_ranks(built_horovod, launcher, PROGRAMS[program], tmp_path, ranks=ranks, **more)
+
+
+@pytest.mark.parametrize("launcher", LAUNCHED)
+def test_nor_do_process_sets(built_horovod, tmp_path, launcher):
+    run_ranks(built_horovod, launcher, PROCESS_SETS, tmp_path, HOROVOD_DYNAMIC_PROCESS_SETS="1")
+
+
+@pytest.mark.parametrize("launcher", LAUNCHED)
+def test_with_autotuning_and_a_timeline(built_horovod, tmp_path, launcher):
+    timeline = tmp_path / "timeline.json"
+    variables = {
+        "HOROVOD_AUTOTUNE": "1",
+        "HOROVOD_AUTOTUNE_WARMUP_SAMPLES": "1",
+        "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE": "2",
+        "HOROVOD_TIMELINE": str(timeline),
+        "HOROVOD_TIMELINE_MARK_CYCLES": "1",
+    }
+    run_ranks(built_horovod, launcher, FUSED * 10, tmp_path, **variables)
+    assert "CYCLE_START" in timeline.read_text()
+
+
+@pytest.mark.parametrize("launcher", LAUNCHED)
+def test_a_thread_that_waits_needs_no_core(built_horovod, tmp_path, launcher):
+    """As released, the waiting thread polls all the time."""
+    output = run_ranks(built_horovod, launcher, WAITED, tmp_path, HOROVOD_CYCLE_TIME="1")
+    (seconds,) = re.findall(r"processor time: (\S+)", output)
+    assert float(seconds) < 1
+
+
+def test_the_switch_turns_it_off(built_horovod, tmp_path):
+    with pytest.raises(subprocess.TimeoutExpired):
+        off = {"HOROVOD_WAKE_ON_WAIT": "0"}
+        run_ranks(built_horovod, "mpirun", APART, tmp_path, limit=40, **off)
