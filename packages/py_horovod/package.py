@@ -568,6 +568,16 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     patch("flatbuffers.patch", when="@0.22.0:0.28.1")
     # https://github.com/horovod/horovod/pull/2101
     patch("waiting.patch", when="@0.24.0:0.28.1")
+    # https://github.com/horovod/horovod/issues/3405
+    patch("zero-grad.patch", when="@0.20.0:0.28.1")
+    # https://github.com/horovod/horovod/issues/4047
+    patch("bfloat16.patch", when="@0.28.0:0.28.1")
+    # https://github.com/horovod/horovod/issues/499
+    patch("transport.patch", when="@0.20.0:0.28.1")
+    # https://github.com/horovod/horovod/issues/2015
+    patch("gloo-timeout.patch", when="@0.21.0:0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/CMakeLists.txt#L88
+    patch("symbols.patch", when="@0.20.0:0.28.1")
     # https://github.com/horovod/horovod/issues/4302
     patch("tensorflow.patch", when="@0.28.0:0.28.1")
     # https://github.com/horovod/horovod/issues/3449

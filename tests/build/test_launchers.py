@@ -79,6 +79,14 @@ def test_open_mpi_5_takes_what_horovodrun_gives_on_many_hosts(launch, version):
 
 
 @pytest.mark.parametrize("version", SINCE_0_20)
+def test_open_mpi_chooses_its_transport(launch, version):
+    """transport.patch: with `pml ob1` it uses neither UCX nor libfabric."""
+    arguments = launch(version, "OpenMPI")
+    pairs = list(zip(arguments, arguments[1:]))
+    assert [value for name, value in pairs if name in ("pml", "btl")] == ["^openib"]
+
+
+@pytest.mark.parametrize("version", SINCE_0_20)
 def test_open_mpi_5_takes_the_agent_of_spark(tree, version):
     """mpirun*.patch; the module needs all of Spark's to be imported"""
     source = (tree(version) / "horovod" / "spark" / "mpi_run.py").read_text()

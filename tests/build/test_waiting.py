@@ -6,13 +6,12 @@ The cycle takes four minutes here, so that each program hangs without the patch.
 from __future__ import annotations
 
 import os
-import pathlib
 import re
 import subprocess
 
 import pytest
 
-from hvd.smoke.launch import LAUNCHERS, find_program
+from tests.ranks import LAUNCHED, ranks_of
 
 pytestmark = pytest.mark.xdist_group("built")
 
@@ -20,8 +19,6 @@ pytestmark = pytest.mark.xdist_group("built")
 CYCLE = "240000"
 #: Seconds for a program, in which nothing takes more than three.
 LIMIT = 100
-
-LAUNCHED = {each.name: each for each in LAUNCHERS if each.name in ("mpirun", "horovodrun --gloo")}
 
 #: The collectives end the cycles of all ranks before Horovod is shut down.
 PROGRAM = """
@@ -164,25 +161,13 @@ if rank == 0:
 """
 
 
-def run_ranks(built, launcher, body, folder: pathlib.Path, ranks=2, limit=LIMIT, **variables):
+def run_ranks(built, launcher, body, folder, **options):
     """Run ``body`` on each rank; return the output.  All ranks must come to its end."""
-    (folder / "job.py").write_text(PROGRAM.replace("BODY", body))
-    target = built.target
-    environment = {**target.environment, "HOROVOD_CYCLE_TIME": CYCLE, **variables}
-    launcher = LAUNCHED[launcher]
-    command = launcher.command(find_program(target, launcher.program), ranks)
-    done = subprocess.run(
-        [*command, target.python, "-u", "job.py"],
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=limit,
-    )
-    assert done.returncode == 0 and done.stdout.count("done") == ranks, done.stdout
-    return done.stdout
+    options = {"limit": LIMIT, "HOROVOD_CYCLE_TIME": CYCLE, **options}
+    ranks = options.get("ranks", 2)
+    output = ranks_of(built, launcher, PROGRAM.replace("BODY", body), folder, **options)
+    assert output.count("done") == ranks, output
+    return output
 
 
 @pytest.mark.parametrize("launcher", LAUNCHED)

@@ -42,6 +42,8 @@ SOUND = Facts(
     launcher=MPIRUN,
     shell_launcher=MPIRUN,
     compiler=("g++", True),
+    transports=frozenset({"pml ob1", "pml ucx"}),
+    adapters=("mlx5_0",),
     toolkit="12.4",
     architectures=("80", "90"),
     gpus=Gpus((12, 4), capabilities=("8.0", "8.0")),
@@ -57,7 +59,7 @@ def spack(**changes):
 
 def test_a_sound_environment_is_ok():
     found = checks.examine(SOUND)
-    assert len(found) == 12
+    assert len(found) == 13
     assert {each.state for each in found} == {State.ok}, found
 
 
@@ -90,6 +92,12 @@ def test_a_sound_environment_is_ok():
         ("MPI in PATH", "not known", "", {"loaded": ()}),
         ("MPI compiler", "warn", "xlC_r", {"compiler": ("xlC_r", False)}),
         ("MPI compiler", "not known", "mpicxx", {"compiler": None}),
+        ("MPI transport", "warn", "fabrics=ucx", {"transports": frozenset({"pml ob1"})}),
+        ("MPI transport", "ok", "TCP", {"transports": frozenset({"pml ob1"}), "adapters": ()}),
+        ("MPI transport", "warn", "unset", {"shell": {"OMPI_MCA_pml": "ob1"}}),
+        ("MPI transport", "ok", "=ucx", {"shell": {"OMPI_MCA_pml": "ucx"}}),
+        ("MPI transport", "not known", "ompi_info", {"transports": frozenset()}),
+        ("MPI transport", "ok", "mpich", {"mpi": "mpich 4.1", "launcher": OTHER}),
         ("NCCL", "fail", "nccl_link=shared", {"extensions": STATIC}),
         ("NCCL", "warn", "nccl_link=shared",
          {"extensions": STATIC, "built": dataclasses.replace(BUILT, nccl_link="static")}),

@@ -59,11 +59,17 @@ class World:
         return [value for _, value in found]
 
 
+def bfloat16(array):
+    """Return the numbers with the bits that bfloat16 has."""
+    return (np.asarray(array).view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+
+
 class Horovod:
     """Horovod's functions as of a version, on one of the ranks of a `World`."""
 
     __name__ = "horovod.numpy"
     Average, Sum, Min, Max, Product = "average", "sum", "min", "max", "product"
+    Compression = types.SimpleNamespace(bf16="bf16")
 
     def __init__(self, version: str, world: World, rank: int) -> None:
         self.version = tuple(map(int, version.split(".")))
@@ -81,7 +87,8 @@ class Horovod:
     def exchange(self, name, value):
         return self.world.exchange(self.index, name, value)
 
-    def allreduce(self, tensor, name=None, op="average", process_set=None):
+    def allreduce(self, tensor, name=None, op="average", process_set=None, compression=None):
+        tensor = bfloat16(tensor) if compression else tensor
         group = process_set or self.global_process_set
         values = group.world.exchange(group.rank(), name, tensor)
         combine = {"min": np.minimum, "max": np.maximum, "product": np.multiply}.get(op, np.add)
@@ -100,7 +107,11 @@ class Horovod:
     def broadcast(self, tensor, root_rank, name):
         return self.exchange(name, tensor)[root_rank]
 
-    def alltoall(self, tensor, splits, name):
+    def alltoall(self, tensor, splits=None, name=None):
+        if splits is None:
+            return np.concatenate(
+                [each[self.index : self.index + 1] for each in self.exchange(name, tensor)]
+            )
         sent = self.exchange(name, (tensor, splits))
         parts = [np.split(each, np.cumsum(rows)[:-1])[self.index] for each, rows in sent]
         values, rows = np.concatenate(parts), np.array([rows[self.index] for _, rows in sent])
@@ -130,7 +141,7 @@ SINCE = {
     (0, 20): ["alltoall", "broadcast_object", "allgather_object", "join"],
     (0, 21): ["grouped_allreduce"],
     (0, 23): ["add_process_set", "global_process_set", "barrier"],
-    (0, 28): ["Min", "Max", "Product", "reducescatter"],
+    (0, 28): ["Min", "Max", "Product", "reducescatter", "Compression"],
 }
 
 
@@ -244,6 +255,8 @@ def framework(hvd, factor: float = 1.0) -> type:
         place = lambda self, device, local_rank: None  # noqa: E731
         tensor = staticmethod(np.copy)
         array = staticmethod(np.asarray)
+        narrow = staticmethod(bfloat16)
+        wide = staticmethod(np.copy)
 
         def trainers(self):
             return [training.Trainer("steps", copy, list, train, "broadcast", broadcast)]
@@ -259,6 +272,7 @@ EVERYTHING = {
     *("allreduce sum in process set of own rank", "allreduce sum in process set of all ranks"),
     *("broadcast_object", "allgather_object", "barrier", "join after uneven batches"),
     *("broadcast", "steps", "bandwidth of allreduce sum by horovod"),
+    *("allgather", "alltoall", "allreduce sum compressed to bfloat16"),
 }
 
 
@@ -269,7 +283,7 @@ def test_a_horovod_of_today_is_checked_in_full(checked, ranks: int) -> None:
     assert recorder.left_out == {"reducescatter": "no such type"}
     assert recorder.operations - {"broadcast from rank 1", "broadcast from rank 2"} == EVERYTHING
     averaged = {dtype for name, dtype, _ in recorder.checked if name == "allreduce average"}
-    assert averaged == {"float16", "float32", "float64", "int32", "int64"}
+    assert averaged == {"bfloat16", "float16", "float32", "float64", "int32", "int64"}
 
 
 def test_clocks_of_several_hosts_are_not_compared(checked) -> None:

@@ -156,6 +156,27 @@ def _mpi_compiler(facts: Facts) -> Result:
     return warn, f"mpicxx calls {program}, which is not on PATH", remedy
 
 
+@_check("MPI transport", only="MPI")
+def _mpi_transport(facts: Facts) -> Result:
+    """Open MPI can use the adapter that is there; it chooses by itself unless it is told."""
+    asked = facts.shell.get("OMPI_MCA_pml", "")
+    fast = sorted(facts.transports & {"pml ucx", "mtl ofi", "mtl psm2"})
+    adapters = ", ".join(facts.adapters)
+    if "openmpi" not in facts.mpi:
+        return ok, f"{facts.mpi or 'this MPI'} is not Open MPI, and is not looked at"
+    if not facts.transports:
+        return unknown, "no ompi_info in the environment says what Open MPI has"
+    if adapters and not fast:
+        remedy = "use an Open MPI with UCX: openmpi fabrics=ucx"
+        return warn, f"{adapters} is there, and Open MPI has TCP alone", remedy
+    if adapters and asked == "ob1":
+        remedy = "unset OMPI_MCA_pml"
+        return warn, f"{adapters} is there, and OMPI_MCA_pml=ob1 goes over TCP", remedy
+    if asked:
+        return ok, f"OMPI_MCA_pml={asked}"
+    return ok, f"Open MPI has {', '.join(fast) or 'TCP alone'}; {adapters or 'no adapter'} is here"
+
+
 @_check("NCCL", only="NCCL")
 def _nccl(facts: Facts) -> Result:
     """NCCL is linked shared, and there is one copy of it."""

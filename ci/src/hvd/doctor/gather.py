@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -29,6 +30,8 @@ from hvd.solve import spack as spack_module
 
 #: Seconds for what imports a framework.
 _TIMEOUT = 300
+#: https://docs.kernel.org/admin-guide/abi-stable-files.html#abi-file-stable-sysfs-class-infiniband
+_ADAPTERS = pathlib.Path("/sys/class/infiniband")
 
 
 def facts(name: str, engine: str, shell: Mapping[str, str]) -> Facts:
@@ -71,6 +74,8 @@ def facts(name: str, engine: str, shell: Mapping[str, str]) -> Facts:
         launcher=launcher,
         shell_launcher=_launcher(shell),
         compiler=_compiler(own),
+        transports=_transports(own),
+        adapters=tuple(sorted(path.name for path in _ADAPTERS.glob("*"))),
         gpus=_gpus(shell),
         shadowed=elf.moved(watched, own, after) if shell.get("LD_LIBRARY_PATH") else {},
         **_framework(built, python, after),
@@ -119,6 +124,14 @@ def _compiler(variables: Mapping[str, str]) -> Optional[Tuple[str, bool]]:
     if not words:
         return None
     return words[0], shutil.which(words[0], path=variables["PATH"]) is not None
+
+
+def _transports(variables: Mapping[str, str]) -> FrozenSet[str]:
+    """Return what Open MPI can choose between; nothing for other MPIs."""
+    program = shutil.which("ompi_info", path=variables["PATH"])
+    said = programs.output(program, "--parsable", env=variables) if program else ""
+    found = re.findall(r"^mca:(pml|mtl):(\w+):version", said, re.MULTILINE)
+    return frozenset(" ".join(each) for each in found)
 
 
 def _check_build(built: Built, python: str, variables: Mapping[str, str]) -> Tuple[str, ...]:

@@ -81,6 +81,8 @@ class Facts:
     launcher: Optional[Launcher] = None  #: the environment's mpirun
     shell_launcher: Optional[Launcher] = None  #: the shell's
     compiler: Optional[Tuple[str, bool]] = None  #: what mpicxx calls, and if that is on PATH
+    transports: FrozenSet[str] = frozenset()  #: Open MPI's components, as "pml ucx"
+    adapters: Tuple[str, ...] = ()  #: InfiniBand, RoCE and Omni-Path: what the kernel has of them
     toolkit: Optional[str] = None  #: the framework's CUDA version
     architectures: Tuple[str, ...] = ()  #: the framework's GPU architectures
     gpus: Gpus = Gpus()

@@ -254,6 +254,57 @@ def reducescatter(session: Session) -> None:
             session.check_tensor(name, arrays, call, reference.reduced(operation, mine))
 
 
+def bfloat16(session: Session) -> None:
+    """The type that NumPy does not have: rounded, and compared, as float32."""
+    if not hasattr(getattr(session.hvd, "Compression", None), "bf16"):
+        session.leave_out("every operation", "bfloat16", "Horovod as released does not have it")
+        return
+    hvd = session.hvd
+
+    def draw(operation: str, *shape: int) -> List[np.ndarray]:
+        arrays = reference.inputs(f"bfloat16 {operation}", [shape] * session.size, "float32")
+        return [session.array(session.wide(session.narrow(each))) for each in arrays]
+
+    def rounding(expected: reference.Expected) -> reference.Expected:
+        # it has 16 bits less than float32
+        return expected._replace(tolerance=expected.tolerance * 2**16)
+
+    def check(operation: str, arrays: List[np.ndarray], call: Any, expected: Any) -> None:
+        tensor, size = session.narrow(arrays[session.rank]), arrays[0].size
+        name = f"{operation} bfloat16 {size}"
+        session.check(
+            operation,
+            lambda: session.wide(call(tensor, name=name)),
+            expected,
+            "bfloat16",
+            size,
+        )
+
+    for elements in QUICK_SIZES if session.quick else SIZES:
+        for each in reference.REDUCTIONS:
+            name = f"allreduce {each}"
+            arrays = draw(name, elements)
+            call = functools.partial(session.allreduce, operation=each)
+            check(name, arrays, call, rounding(reference.reduced(each, arrays)))
+    arrays = draw("exchange", session.size, 5)
+    root = session.size - 1
+    call = functools.partial(hvd.broadcast, root_rank=root)
+    check(f"broadcast from rank {root}", arrays, call, exactly(arrays[root]))
+    check("allgather", arrays, hvd.allgather, exactly(np.concatenate(arrays)))
+    columns = np.stack([each[session.rank] for each in arrays])
+    check("alltoall", arrays, hvd.alltoall, exactly(columns))
+    if ("reducescatter", "every type") not in {row[:2] for row in session.left_out}:
+        mine = [each[session.rank : session.rank + 1] for each in arrays]
+        call = functools.partial(hvd.reducescatter, **session.reduction("sum"))
+        check("reducescatter sum", arrays, call, rounding(reference.reduced("sum", mine)))
+
+    def compressed(tensor: Any, name: str) -> Any:
+        return session.allreduce(tensor, name, "sum", compression=hvd.Compression.bf16)
+
+    expected = rounding(reference.reduced("sum", arrays))
+    session.check_tensor("allreduce sum compressed to bfloat16", arrays, compressed, expected)
+
+
 #: What is checked, the function of Horovod that it needs, and the check.
 CHECKS = (
     ("allreduce", "allreduce", allreduce),
@@ -273,4 +324,5 @@ CHECKS = (
     # With Gloo in Horovod 0.28.1, an allreduce of 256 KiB or more takes ten times as long, or
     # worse, once the process has done a reducescatter: it comes after the bandwidth.
     ("reducescatter", "reducescatter", reducescatter),
+    ("bfloat16", "allreduce", bfloat16),
 )

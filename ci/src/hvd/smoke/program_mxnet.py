@@ -18,10 +18,7 @@ mx.util.set_np_shape(True)
 class Framework(Session):
     hvd = horovod
     #: Source: horovod 0.28.1, horovod/mxnet/tensor_util.cc (TensorUtil::GetDType).
-    left_out = (
-        ("every operation", "bfloat16", _UNSUPPORTED),
-        ("every operation", "bool", _UNSUPPORTED),
-    )
+    left_out = (("every operation", "bool", _UNSUPPORTED),)
 
     def place(self, device: str, local_rank: int) -> None:
         self.context = mx.cpu()

@@ -26,6 +26,7 @@ class Session:
     Such a class has ``hvd`` and ``left_out``, and these methods: ``place(device, local_rank)``
     puts tensors on the CPU, or on the GPU of this rank (ranks may share one); ``tensor(array)``
     returns a tensor with a copy of an array, and ``array(tensor)`` the data of a tensor;
+    ``narrow(array)`` returns a tensor of bfloat16 and ``wide(tensor)`` one of float32;
     ``trainers()`` returns each way of training, a `program_training.Trainer`.
 
     Attributes:

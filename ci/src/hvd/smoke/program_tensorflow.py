@@ -17,7 +17,6 @@ class Framework(Session):
     hvd = horovod
     #: Source: horovod 0.28.1, horovod/tensorflow/mpi_ops.cc (REGISTER_OP).
     left_out = (
-        ("every operation", "bfloat16", _NOT_ALLOWED),
         ("reductions", "bool", _NOT_ALLOWED),
         ("reductions", "int16", _NOT_ALLOWED),
         ("reductions", "uint16", _NOT_ALLOWED),
@@ -56,6 +55,12 @@ class Framework(Session):
 
     def array(self, tensor: tf.Tensor) -> np.ndarray:
         return tensor.numpy()
+
+    def narrow(self, array: np.ndarray) -> tf.Tensor:
+        return tf.cast(array, tf.bfloat16)
+
+    def wide(self, tensor: tf.Tensor) -> tf.Tensor:
+        return tf.cast(tensor, tf.float32)
 
     def fused_allreduce(self, tensors: Dict[str, Any]) -> List[Any]:
         """Sum every tensor over the ranks, all of them in flight at once: in a graph."""

@@ -16,7 +16,6 @@ class Framework(Session):
     hvd = horovod
     #: Source: horovod 0.28.1, horovod/torch/mpi_ops_v2.cc (PYBIND11_MODULE) and mpi_ops.py.
     left_out = (
-        ("every operation", "bfloat16", "Tensor type torch.BFloat16Tensor is not supported"),
         ("every operation", "bool", "Tensor type torch.BoolTensor is not supported"),
         ("reductions", "uint8", "Tensor type torch.ByteTensor is not supported"),
         ("reductions", "int8", "Tensor type torch.CharTensor is not supported"),
@@ -37,6 +36,12 @@ class Framework(Session):
 
     def array(self, tensor: torch.Tensor) -> np.ndarray:
         return tensor.detach().cpu().numpy()
+
+    def narrow(self, array: np.ndarray) -> torch.Tensor:
+        return self.tensor(array).to(torch.bfloat16)
+
+    def wide(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(torch.float32)
 
     def fused_allreduce(self, tensors: Dict[str, Any]) -> List[Any]:
         handles = [
