@@ -13,6 +13,7 @@ from typing import List, Sequence
 
 from hvd.core import lock, paths, process, stamp
 from hvd.core.errors import HvdError
+from hvd.core.files import write_atomically
 from hvd.host import emulation
 from hvd.host.emulation import Architecture
 from hvd.model.versions import VERSIONS, pinned
@@ -47,7 +48,9 @@ def root(suite: str, log: pathlib.Path, options: Sequence[str] = ()) -> pathlib.
         root(_release(suite), log, options)
     done = place.with_name(f"{suite}.stamp")
     with lock.exclusive(place.with_name(f"{suite}.lock"), f"makes a root of {suite}"):
-        if stamp.matches(done, stamp.of(packages)):
+        made_by = [pathlib.Path(emulation.__file__)] if foreign else []
+        digest = stamp.of(packages, *made_by)
+        if stamp.matches(done, digest):
             return place
         program = _program("mmdebstrap")
         done.unlink(missing_ok=True)
@@ -58,9 +61,11 @@ def root(suite: str, log: pathlib.Path, options: Sequence[str] = ()) -> pathlib.
         command += [f"--include={','.join(packages)}", _release(suite), place]
         # without root, mmdebstrap makes a user namespace
         process.run(command, log=log, timeout=_TIMEOUT)
+        # which shells show, and results name
+        write_atomically(place / "etc/debian_chroot", f"{suite}\n".encode())
         if foreign:
             _finish(place, foreign, log)
-        stamp.put(done, stamp.of(packages))
+        stamp.put(done, digest)
     return place
 
 

@@ -33,7 +33,7 @@ _CROSS = {
     **{name: name for name in ("readelf", "strip")},
 }
 #: Those that do not care for the processor.
-_TOOLS = ("cmake", "git", "make", "patch", "python3")
+_TOOLS = ("cmake", "git", "make", "patch")
 #: Directories of libraries that packages add to the loader's when they are configured.
 _LIBRARIES = ("blas", "lapack", "openmpi/lib")
 
@@ -44,13 +44,13 @@ class Architecture:
 
     name: str
     machine: str
-
-    @property
-    def triplet(self) -> str:
-        return f"{self.machine}-linux-gnu"
+    triplet: str
 
 
-ARCHITECTURES = (Architecture("arm64", "aarch64"), Architecture("ppc64el", "ppc64le"))
+ARCHITECTURES = (
+    Architecture("arm64", "aarch64", "aarch64-linux-gnu"),
+    Architecture("ppc64el", "ppc64le", "powerpc64le-linux-gnu"),
+)
 
 
 def of(root: str) -> Optional[Architecture]:
@@ -103,6 +103,10 @@ def finish(place: pathlib.Path, architecture: Architecture) -> None:
     below = f"/usr/lib/{architecture.triplet}"
     libraries = "".join(f"{below}/{name}\n" for name in ("", *_LIBRARIES))
     write_atomically(place / "etc/ld.so.conf", libraries.encode())
+    python = place / "usr/local/bin/python3"
+    # by a link it would look for its modules beside that
+    write_atomically(python, f'#!/bin/sh\nexec {NATIVE}/usr/bin/python3 "$@"\n'.encode())
+    python.chmod(0o755)
     for path, target in _links(place, architecture).items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
