@@ -126,7 +126,7 @@ def _links(place: pathlib.Path, architecture: Architecture) -> Dict[pathlib.Path
     # for native programs their loader and libraries, and for linkers what their scripts name
     loader = pathlib.Path(os.path.realpath("/lib64/ld-linux-x86-64.so.2"))
     native = loader.parent.name
-    links[place / "usr/lib64" / "ld-linux-x86-64.so.2"] = f"{NATIVE}/usr/lib/{native}/{loader.name}"
+    links[place / "lib64" / "ld-linux-x86-64.so.2"] = f"{NATIVE}/usr/lib/{native}/{loader.name}"
     for directory in (f"usr/lib/{native}", f"usr/{architecture.triplet}"):
         links[place / directory] = str(NATIVE / directory)
     return links
