@@ -74,8 +74,10 @@ def _release(suite: str) -> str:
 
 
 def _unpacked(foreign: Architecture) -> List[str]:
-    """The options for a root whose packages are not configured: emulated, that takes ten times as
-    long."""
+    """The options for a root of another processor.
+
+    Its packages are not configured: emulated, that takes ten times as long.
+    """
     return [
         "--variant=extract",
         "--include=?essential",
@@ -109,8 +111,8 @@ def run(place: pathlib.Path, command: Sequence[str], binds: Sequence[str]) -> in
         The command's exit status.
 
     Raises:
-        HvdError: one of ``binds`` is no absolute path of something there, bwrap is missing, or this
-            machine cannot emulate the root's processor.
+        HvdError: one of ``binds`` is no absolute path of something there, bwrap is missing, or
+            this machine cannot emulate the root's processor.
     """
     words = _words(place)
     for path in binds:

@@ -15,13 +15,12 @@ import psutil
 from hvd.core.errors import HvdError
 from hvd.host import programs
 
-
 #: Where a root of Debian has its name: https://manpages.debian.org/bookworm/bash/bash.1.html
 _ROOT = pathlib.Path("/etc/debian_chroot")
 
 
 def describe() -> Dict[str, Any]:
-    """Operating system, processor, cores and memory in bytes, and the root that it is seen from."""
+    """Operating system, processor, cores, memory in bytes, and the root that this runs in."""
     release = pathlib.Path("/etc/os-release")
     text = release.read_text() if release.is_file() else ""
     system = re.search(r'^PRETTY_NAME="?(.*?)"?$', text, re.MULTILINE)
