@@ -92,7 +92,7 @@ def register(architecture: Architecture) -> None:
     if not text.startswith("enabled") or "F" not in flags.partition(":")[2]:
         raise HvdError(
             f"{entry} is not enabled, or has no flag F",
-            f"as root: echo -1 > {entry}; ./hvd then registers it anew",
+            f"as root: echo -1 > {entry}; ./hvd then registers it again",
         )
 
 
