@@ -208,10 +208,16 @@ def test_pth_files_of_the_frameworks_count(run, tmp_path) -> None:
     ask = "import sysconfig; print(sysconfig.get_paths()['platlib'])"
     place = pathlib.Path(subprocess.check_output([python, "-c", ask], text=True).strip())
     found["python"].update(executable=str(python), platlib=str(place))
+    # Debian's own are beside it
+    debian = tmp_path / "dist-packages"
+    debian.mkdir()
+    (debian / "another_framework.py").write_text("")
+    for each in found["distributions"].values():
+        each["directory"] = str(debian)
     made = solve(run, PYTORCH, found)
     (place / "precedence.pth").write_text("import sys; sys.shim = 'there'\n")
     (place / "a_framework.py").write_text("")
     made._make_venv(tmp_path / "log")
-    say = "import a_framework, sys; print(sys.shim)"
+    say = "import a_framework, another_framework, sys; print(sys.shim)"
     own = made.engine.venv / "bin" / "python"
     assert subprocess.check_output([own, "-c", say], text=True) == "there\n"

@@ -213,6 +213,23 @@ def test_distributions_have_normalized_names(tmp_path):
     assert found == {"tensorflow-cpu": "2.21.0", "pyyaml": "6"}
 
 
+def test_what_the_operating_system_has_is_not_installed(tmp_path, monkeypatch):
+    commands = []
+
+    def run(command, **_):
+        commands.append(list(map(str, command)))
+        (tmp_path / "matrix" / "venvs").mkdir(parents=True, exist_ok=True)
+        pathlib.Path(command[-1]).mkdir() if "venv" in command else None
+        return types.SimpleNamespace(output="[]")
+
+    monkeypatch.setenv("HVD_STATE", str(tmp_path))
+    monkeypatch.setattr(toolchain.process, "run", run)
+    toolchain.venv("torch", "/usr/bin/python3", [], tmp_path / "log", system=True)
+    make, listed = commands
+    assert {"--system-site-packages", "--without-pip"} <= set(make)
+    assert listed[1:4] == ["-m", "pip", "list"]
+
+
 def test_a_cell_s_compiler_and_cache_come_first_on_path(tmp_path, monkeypatch):
     monkeypatch.setenv("HVD_STATE", str(tmp_path))
     monkeypatch.setenv("CXX", "clang++")

@@ -123,3 +123,12 @@ def test_the_picture_is_the_same_each_time_and_has_no_date():
     drawn = picture.draw(matrix, RESULTS)
     assert drawn == picture.draw(matrix, RESULTS)
     assert drawn.startswith(b"<?xml") and b"<dc:date>" not in drawn
+
+
+def test_a_cell_for_another_processor_names_it_and_its_root():
+    power = made.result(
+        of=made.cell(target="power9le"),
+        versions={"gcc": "12.2.0"},
+        host={"root": "bookworm-ppc64el"},
+    )
+    assert "| gcc 12.2.0 for power9le in bookworm-ppc64el | pip |" in page.page(matrix, [power])

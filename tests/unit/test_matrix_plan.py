@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import pathlib
 
 import pytest
 from packaging.requirements import Requirement
 
 from hvd.core.errors import HvdError
+from hvd.host.mpi import Mpi
 from hvd.matrix import definition, plan
 from hvd.matrix import needs as needs_module
 from hvd.matrix.definition import AXES
@@ -190,3 +192,17 @@ def test_parts_hold_every_cell_once_and_share_no_framework(planned):
 def test_what_is_no_part_is_an_error(text):
     with pytest.raises(HvdError, match=f"--shard: '{text}'"):
         plan.shard([], text)
+
+
+def test_a_processor_of_another_family_is_not_tried_here():
+    power = cell(framework="pytorch-1.13", mpi="system", target="power9le")
+    assert "target=power9le" in needs.asked(power, cuda=False)
+    assert "target=" not in needs.asked(cell(), cuda=False)
+    library = Mpi("openmpi", "4.1.4", pathlib.Path("/usr"))
+    emulated = Needs(matrix, dataclasses.replace(HERE, family="ppc64le", mpi=library))
+    assert "./hvd debian" in needs.lacks({"target": "power9le"})
+    assert emulated.lacks({"target": "power9le"}) == ""
+    assert emulated.lacks({"target": "neoverse_v2"})
+    # the operating system's Python has it all
+    assert emulated.requirements(power.values) == []
+    assert power.id.endswith("_pip_power9le") and cell().id.endswith("_pip")

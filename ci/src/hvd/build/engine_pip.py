@@ -212,11 +212,13 @@ class PipSolution:
         # without a pip and setuptools of its own: the frameworks' are the pinned ones
         command = [self._python, "-m", "venv", "--without-pip", self.engine.venv]
         process.run(command, log=log)
-        frameworks = self.found["python"]["platlib"]
+        # Debian's are beside the place of pip's
+        places = [self.found["python"]["platlib"]]
+        places += [each["directory"] for each in self.found["distributions"].values()]
         (own,) = self.engine.venv.glob("lib/python3*/site-packages")
         # with the .pth files of the frameworks' place, one of which is setuptools' distutils
-        line = f"import site; site.addsitedir({frameworks!r})\n"
-        (own / "hvd-frameworks.pth").write_text(line)
+        lines = [f"import site; site.addsitedir({place!r})\n" for place in dict.fromkeys(places)]
+        (own / "hvd-frameworks.pth").write_text("".join(lines))
 
     def record(self, task: Task) -> Tuple[Built, List[components.Component]]:
         """The record of the build; Horovod and every distribution of its interpreter."""

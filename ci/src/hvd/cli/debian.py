@@ -13,7 +13,11 @@ from hvd.host import debian
 
 def run(
     context: typer.Context,
-    suite: str = typer.Argument(..., metavar="SUITE", help="Debian's release, such as trixie."),
+    suite: str = typer.Argument(
+        ...,
+        metavar="SUITE",
+        help="Root, such as trixie, or bookworm-ppc64el for another processor.",
+    ),
     binds: Optional[List[str]] = typer.Option(
         None,
         "--bind",
@@ -28,12 +32,12 @@ def run(
         "old snapshot of a mirror.",
     ),
 ) -> None:
-    """Run a command in another Debian release, with its compilers and Python.
+    """Run a command in another Debian release or for another processor.
 
     For example: ./hvd debian trixie -- ./hvd matrix --filter compiler=gcc-13,gcc-14,clang-19
 
     mmdebstrap makes a root once, in the cache; bubblewrap runs the command there, in this
-    checkout.  The root's packages are in ci/versions.yaml, key 'debian'.
+    checkout.  The roots and their packages are in ci/versions.yaml, key 'debian'.
     """  # fmt: skip
     if not context.args:
         raise HvdError("no command is given", f"./hvd debian {suite} -- COMMAND")

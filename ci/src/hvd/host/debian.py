@@ -1,4 +1,7 @@
-"""Run a command in another Debian release, with other compilers and another Python."""
+"""Run a command in another Debian release, with other compilers and another Python.
+
+A root may also be of another processor: see `hvd.host.emulation`.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,13 @@ import os
 import pathlib
 import shutil
 import subprocess
-from typing import Sequence
+from typing import List, Sequence
 
 from hvd.core import lock, paths, process, stamp
 from hvd.core.errors import HvdError
+from hvd.core.files import write_atomically
+from hvd.host import emulation
+from hvd.host.emulation import Architecture
 from hvd.model.versions import VERSIONS, pinned
 
 #: Seconds for a root.
@@ -22,12 +28,13 @@ def root(suite: str, log: pathlib.Path, options: Sequence[str] = ()) -> pathlib.
     """Return the root of a release with the packages of ``ci/versions.yaml``; make it if needed.
 
     Args:
-        suite: Debian's name of the release.
+        suite: Debian's name of the release, and its name of another processor behind a dash.
         log: file for what mmdebstrap prints.
         options: for apt, in making it.
 
     Raises:
-        HvdError: ``ci/versions.yaml`` has no such release, or mmdebstrap is missing or fails.
+        HvdError: ``ci/versions.yaml`` has no such release, mmdebstrap is missing or fails, or this
+            machine cannot emulate the root's processor.
     """
     packages = pinned().debian.get(suite)
     if packages is None:
@@ -36,20 +43,60 @@ def root(suite: str, log: pathlib.Path, options: Sequence[str] = ()) -> pathlib.
             f"use one of {', '.join(pinned().debian)}, or add it there",
         )
     place = paths.cache() / "debian" / suite
+    foreign = emulation.of(suite)
+    if foreign:
+        root(_release(suite), log, options)
     done = place.with_name(f"{suite}.stamp")
     with lock.exclusive(place.with_name(f"{suite}.lock"), f"makes a root of {suite}"):
-        if stamp.matches(done, stamp.of(packages)):
+        made_by = [pathlib.Path(emulation.__file__)] if foreign else []
+        digest = stamp.of(packages, *made_by)
+        if stamp.matches(done, digest):
             return place
         program = _program("mmdebstrap")
         done.unlink(missing_ok=True)
         shutil.rmtree(place, ignore_errors=True)
-        command = [program, "--variant=minbase", "--components=main"]
+        command: List[object] = [program, "--components=main"]
+        command += _unpacked(foreign) if foreign else ["--variant=minbase"]
         command += [f"--aptopt={option}" for option in options]
-        command += [f"--include={','.join(packages)}", suite, place]
+        command += [f"--include={','.join(packages)}", _release(suite), place]
         # without root, mmdebstrap makes a user namespace
         process.run(command, log=log, timeout=_TIMEOUT)
-        stamp.put(done, stamp.of(packages))
+        # which shells show, and results name
+        write_atomically(place / "etc/debian_chroot", f"{suite}\n".encode())
+        if foreign:
+            _finish(place, foreign, log)
+        stamp.put(done, digest)
     return place
+
+
+def _release(suite: str) -> str:
+    return suite.partition("-")[0]
+
+
+def _unpacked(foreign: Architecture) -> List[str]:
+    """The options for a root of another processor.
+
+    Its packages are not configured: emulated, that takes ten times as long.
+    """
+    return [
+        "--variant=extract",
+        "--include=?essential",
+        f"--architectures={foreign.name}",
+        "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr",
+        # not every mirror has it for every processor
+        """--setup-hook=sed -i /security/d "$1"/etc/apt/sources.list""",
+    ]
+
+
+def _finish(place: pathlib.Path, foreign: Architecture, log: pathlib.Path) -> None:
+    """Do for an unpacked root what configuring its packages would have done."""
+    emulation.finish(place, foreign)
+    for command in (
+        ["ldconfig"],
+        # natively; the other processor's Python reads it as well
+        ["python3", "-m", "compileall", "-q", "-j0", "/usr/lib/python3.11", "/usr/lib/python3"],
+    ):
+        process.run([*_words(place), "--", *command], log=log, timeout=_TIMEOUT)
 
 
 def run(place: pathlib.Path, command: Sequence[str], binds: Sequence[str]) -> int:
@@ -64,12 +111,10 @@ def run(place: pathlib.Path, command: Sequence[str], binds: Sequence[str]) -> in
         The command's exit status.
 
     Raises:
-        HvdError: one of ``binds`` is no absolute path of something there, or bwrap is missing.
+        HvdError: one of ``binds`` is no absolute path of something there, bwrap is missing, or
+            this machine cannot emulate the root's processor.
     """
-    words = [_program("bwrap"), "--bind", str(place), "/", "--dev", "/dev", "--proc", "/proc"]
-    words += ["--ro-bind", "/sys", "/sys", "--tmpfs", "/tmp", "--die-with-parent"]
-    for path in _SHARED:
-        words += ["--ro-bind-try", path, path]
+    words = _words(place)
     for path in binds:
         if not os.path.isabs(path) or not os.path.exists(path):
             raise HvdError(
@@ -83,6 +128,21 @@ def run(place: pathlib.Path, command: Sequence[str], binds: Sequence[str]) -> in
         own.mkdir(parents=True, exist_ok=True)
         words += ["--bind", str(own), str(paths.ROOT / name)]
     return subprocess.call([*words, "--chdir", os.getcwd(), "--", *command])
+
+
+def _words(place: pathlib.Path) -> List[str]:
+    """The command line that runs another one in the root at ``place``, up to that one."""
+    words = [_program("bwrap"), "--bind", str(place), "/", "--dev", "/dev", "--proc", "/proc"]
+    words += ["--ro-bind", "/sys", "/sys", "--tmpfs", "/tmp", "--die-with-parent"]
+    for path in _SHARED:
+        words += ["--ro-bind-try", path, path]
+    foreign = emulation.of(place.name)
+    if foreign:
+        emulation.register(foreign)
+        native = place.with_name(_release(place.name))
+        words += ["--ro-bind", str(native), str(emulation.NATIVE)]
+        words += ["--setenv", "PATH", emulation.path()]
+    return words
 
 
 def _program(name: str) -> str:

@@ -16,7 +16,7 @@ from packaging.version import Version
 
 from hvd.core import paths, process, stamp
 from hvd.core.errors import HvdError
-from hvd.host import mpi, programs
+from hvd.host import machine, mpi, programs
 from hvd.host.mpi import Mpi
 from hvd.model.versions import pinned
 
@@ -65,7 +65,9 @@ def interpreter(frameworks: Iterable[str]) -> str:
     supported = SpecifierSet()
     for chosen in pinned().framework.chosen(frameworks):
         supported &= SpecifierSet(chosen.python)
-    for name in (sys.executable, *(f"python3.{minor}" for minor in range(13, 8, -1)), "python3"):
+    # not that of ./hvd where programs are emulated
+    own = [] if machine.foreign() else [sys.executable]
+    for name in (*own, *(f"python3.{minor}" for minor in range(13, 8, -1)), "python3"):
         path = shutil.which(name)
         if path and version(path) in supported:
             return os.path.realpath(path) if path == sys.executable else path

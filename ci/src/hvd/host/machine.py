@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
 import platform
@@ -14,18 +15,22 @@ import psutil
 from hvd.core.errors import HvdError
 from hvd.host import programs
 
+#: Where a root of Debian has its name: https://manpages.debian.org/bookworm/bash/bash.1.html
+_ROOT = pathlib.Path("/etc/debian_chroot")
+
 
 def describe() -> Dict[str, Any]:
-    """Operating system, processor, cores and memory in bytes."""
+    """Operating system, processor, cores, memory in bytes, and the root that this runs in."""
     release = pathlib.Path("/etc/os-release")
     text = release.read_text() if release.is_file() else ""
     system = re.search(r'^PRETTY_NAME="?(.*?)"?$', text, re.MULTILINE)
-    return {
+    found = {
         "os": system[1] if system else platform.platform(),
         "cpu": processor(),
         "cores": cores(),
         "memory": psutil.virtual_memory().total,
     }
+    return {**found, "root": _ROOT.read_text().strip()} if _ROOT.is_file() else found
 
 
 def cores() -> int:
@@ -46,8 +51,19 @@ def compiler_name() -> str:
 
 
 def processor() -> str:
-    """archspec's name of this machine's processor."""
-    return str(archspec.cpu.host().name)
+    """archspec's name of this machine's processor; of an emulated one, that of its family."""
+    # /proc/cpuinfo knows nothing of emulation
+    return foreign() or str(archspec.cpu.host().name)
+
+
+@functools.cache
+def foreign() -> str:
+    """Return the processor family that is emulated for the programs here; empty if none is.
+
+    ``./hvd`` itself runs natively in a root of another processor; see `hvd.host.emulation`.
+    """
+    said = programs.output("uname", "-m")
+    return said if said in archspec.cpu.TARGETS and said != platform.machine() else ""
 
 
 def architecture_flags(target: str) -> str:

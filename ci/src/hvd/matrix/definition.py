@@ -24,6 +24,8 @@ PIP = "pip"
 SYSTEM = "system"
 #: The MPI of a cell without the MPI controller.
 NONE = "none"
+#: The target of a cell that is for the machine that tries it.
+HERE = "here"
 #: In a block: every value of an axis.
 _ALL = "all"
 
@@ -44,6 +46,7 @@ class Cell:
     cmake: str
     compiler: str
     engine: str
+    target: str = HERE
 
     @property
     def values(self) -> Dict[str, str]:
@@ -53,7 +56,10 @@ class Cell:
     @property
     def id(self) -> str:
         """The name of the cell and its files: ``0.28.1_pytorch-2.13_py3.11_openmpi-4.1_...``."""
-        return "_".join(f"py{v}" if axis == "python" else v for axis, v in self.values.items())
+        values = {**self.values, "python": f"py{self.python}"}
+        if self.target == HERE:
+            del values["target"]
+        return "_".join(values.values())
 
     def matches(self, part: Mapping[str, str]) -> bool:
         """Return whether the cell has all values of ``part``."""

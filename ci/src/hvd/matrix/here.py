@@ -9,6 +9,8 @@ import shutil
 import subprocess
 from typing import Iterator, Mapping, Optional, Tuple
 
+import archspec.cpu
+
 from hvd.host import framework, machine, mpi
 from hvd.host.mpi import Mpi
 from hvd.matrix.definition import SYSTEM, Matrix
@@ -21,7 +23,8 @@ class Here:
     """Paths of interpreters (by ``major.minor``), C++ compilers (by the axis' value) and programs.
 
     What is missing is left out or empty; ``compiler`` is Spack's name and the version of ``c++``,
-    and ``no_cuda`` says why CUDA builds of frameworks are not taken.
+    ``no_cuda`` says why CUDA builds of frameworks are not taken, and ``family`` is archspec's name
+    of the processor's.
     """
 
     pythons: Mapping[str, str]
@@ -31,6 +34,7 @@ class Here:
     ccache: str = ""
     java: str = ""
     no_cuda: str = ""
+    family: str = ""
 
     @property
     def compiler_cache(self) -> str:
@@ -58,6 +62,7 @@ def look(matrix: Matrix, cuda: bool) -> Here:
         ccache=shutil.which("ccache") or "",
         java=shutil.which("java") or "",
         no_cuda=no_cuda,
+        family=str(archspec.cpu.TARGETS[machine.processor()].family),
     )
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 import subprocess
-from typing import List, Mapping, Optional, Set, Tuple
+from typing import List, Mapping, Optional, Sequence, Set, Tuple
 
+import archspec.cpu
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from hvd.core import stamp
 from hvd.core.errors import HvdError
 from hvd.host import externals, framework
-from hvd.matrix.definition import AXES, NONE, PIP, SYSTEM, Cell, Matrix
+from hvd.matrix.definition import AXES, HERE, NONE, PIP, SYSTEM, Cell, Matrix
 from hvd.matrix.here import Here, cxx
 from hvd.model import recipe, specs
 from hvd.model.environment import HOROVOD
@@ -84,7 +85,9 @@ class Needs:
     def lacks(self, values: Values) -> str:
         """Return what this machine lacks for any cell with ``values``; empty if nothing."""
         here, python, name = self.here, values.get("python"), values.get("framework")
-        compiler = values.get("compiler")
+        compiler, target = values.get("compiler"), values.get("target", HERE)
+        if target != HERE and str(archspec.cpu.TARGETS[target].family) != here.family:
+            return f"{target} is not of this machine's family; ./hvd debian has roots of others"
         if python and python not in here.pythons:
             return f"Python {python} is not on this machine"
         if values.get("mpi") == SYSTEM and not here.mpi:
@@ -118,8 +121,11 @@ class Needs:
         chosen = self.matrix.frameworks[values["framework"]]
         operations = self.matrix.choices["operations"].get(values.get("operations", ""))
         own = [chosen.requirements, operations.requirements if operations else ()]
-        common = [self.matrix.base.requirements]
-        if values["python"] not in self.matrix.base.python:
+        common: List[Sequence[str]] = [self.matrix.base.requirements]
+        if chosen.system and not chosen.pins:
+            # the operating system has it all
+            common = []
+        elif values["python"] not in self.matrix.base.python:
             common = [each.requirements for each in pinned().framework.chosen(chosen.pins)]
         left_out = _undeclared(f"{self.spec(values)} ^python@{values['python']}")
         left_out = left_out - {_name(text) for group in own for text in group}
@@ -139,6 +145,8 @@ class Needs:
         chosen = self.matrix.frameworks.get(values.get("framework", ""))
         if cuda is None and chosen and "python" in values:
             cuda = chosen.needs_cuda(values["python"])
+        if values.get("target", HERE) != HERE:
+            words.append(f"target={values['target']}")
         words += ["~rocm", self.matrix.cuda.variants if cuda else "~cuda"]
         if chosen:
             words.append(f"frameworks:={','.join(chosen.frameworks)}")

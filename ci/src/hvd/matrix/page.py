@@ -10,7 +10,7 @@ from typing import Dict, Iterable, List, Sequence, Tuple
 from hvd.core import paths, templates
 from hvd.docs import site_page
 from hvd.matrix import examples, needs, picture, result
-from hvd.matrix.definition import NONE, SYSTEM, Matrix
+from hvd.matrix.definition import HERE, NONE, SYSTEM, Matrix
 from hvd.matrix.result import Result
 from hvd.model import specs
 from hvd.model.environment import HOROVOD
@@ -117,6 +117,10 @@ def _axes(each: Result) -> Markdown:
         return [f"{name} {found[name]}" for name in names if name in found]
 
     compiler = "" if cell.compiler == SYSTEM else cell.compiler
+    compiler = (*used(_COMPILERS, versions), compiler)[0]
+    root = each.host.get("root")
+    if cell.target != HERE:
+        compiler += f" for {cell.target}{f' in {root}' if root else ''}"
     mpi = "–" if cell.mpi == NONE else (*used(_MPIS, versions), cell.mpi)[0]
     shown = {
         **cell.values,
@@ -124,8 +128,9 @@ def _axes(each: Result) -> Markdown:
         "python": versions.get("Python", cell.python),
         "mpi": mpi,
         "cmake": versions.get("cmake", cell.cmake.rpartition("-")[2]),
-        "compiler": (*used(_COMPILERS, versions), compiler)[0],
+        "compiler": compiler,
     }
+    del shown["target"]
     return Markdown(" | ".join(map(escape, shown.values())))
 
 

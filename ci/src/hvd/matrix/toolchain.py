@@ -45,12 +45,15 @@ def venv(
         requirements: PEP 508 requirements.
         log: the file for all output.
         pip: the requirement of the pip to install with; the newest if empty.
-        system: include the interpreter's own packages.
+        system: include the interpreter's own packages; pip is one of them if there are no
+            requirements.
 
     Raises:
         CommandFailed: pip could not install the requirements.
     """
     options = ["--system-site-packages"] if system else []
+    if system and not requirements:
+        options.append("--without-pip")
     digest = stamp.of(list(requirements), python, framework.version(python), pip, options)
     directory = state() / "venvs" / f"{name}-{digest[:8]}"
     if stamp.matches(directory / "stamp", digest):
@@ -63,7 +66,7 @@ def venv(
         environment = process.clean_environment()
         return process.run(command, log=log, env=environment, timeout=_TIMEOUT).output
 
-    for wanted in ([pip or "pip"], requirements):
+    for wanted in ([pip or "pip"], requirements) if requirements else ():
         run_pip("install", "--upgrade", "--progress-bar=off", *wanted)
     # there may be warnings before and after the list
     lines = run_pip("list", "--format=json").splitlines()

@@ -10,17 +10,18 @@ import re
 import shlex
 import shutil
 import sys
+from importlib import metadata
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 import yaml
 
-from hvd.core import paths, process
+from hvd.core import paths, process, stamp
 from hvd.core.errors import HvdError
 from hvd.core.files import write_atomically
 from hvd.core.process import Completed
 from hvd.fetch import clone, mirror
 from hvd.fetch.mirror import Source
-from hvd.host import mpi
+from hvd.host import machine, mpi
 from hvd.model.versions import Pair, Pin, pinned
 from hvd.solve import queries, repo_index
 
@@ -81,7 +82,7 @@ class Spack:
         sites = {k: os.environ[k] for k in (paths.SITES_VARIABLE,) if k in os.environ}
         return {
             **sites,
-            "SPACK_PYTHON": sys.executable,
+            "SPACK_PYTHON": str(_interpreter()),
             "SPACK_USER_CONFIG_PATH": str(self.scope),
             "SPACK_USER_CACHE_PATH": str(self.state / "user"),
             # a directory that does not exist: no /etc/spack either
@@ -126,8 +127,12 @@ class Spack:
                 # only for users who have set a directory for it
                 "ccache": bool(os.environ.get("CCACHE_DIR") and shutil.which("ccache")),
             },
-            # leave out of a solve what packages.yaml rules out
-            "concretizer": {"static_analysis": True},
+            "concretizer": {
+                # leave out of a solve what packages.yaml rules out
+                "static_analysis": True,
+                # the details of an emulated processor are not known
+                "targets": {"host_compatible": not machine.foreign()},
+            },
             # the first one wins
             "repos": {"hvd": str(paths.REPOSITORY), "builtin": str(builtin)},
             "mirrors": {
@@ -151,7 +156,9 @@ class Spack:
         """
         scope = self.scope / "packages.yaml"
         scope.unlink(missing_ok=True)
-        self.run("compiler", "find", "--scope=user", log=log, timeout=300)
+        # elsewhere are those of several emulated processors
+        places = ["/usr/local"] if machine.foreign() else []
+        self.run("compiler", "find", "--scope=user", *places, log=log, timeout=300)
         find = ["external", "find", "--scope=user"]
         for directory in mpi.search_path(first).split(os.pathsep):
             if os.path.isdir(directory):
@@ -306,9 +313,34 @@ def locate(sources: Sources, log: pathlib.Path) -> Spack:
         "compiler-wrapper": sources.compiler_wrapper,
     }
     addresses = {**pinned().git, **{kind: each for kind, each in named.items() if each}}
+    _provide_interpreter(log)
     root = root or _cached("spack", addresses["spack"], pair.spack, log)
     packages = packages or _cached("packages", addresses["packages"], pair.packages, log)
     return Spack(root, packages.resolve(), pair, addresses)
+
+
+def _interpreter() -> pathlib.Path:
+    """The Python that runs Spack: that of ``./hvd``, or one that is emulated where builds are.
+
+    Spack takes the processor of its own Python for the machine's.
+    """
+    emulated = paths.state() / "spack-python" / "bin" / "python"
+    return emulated if machine.foreign() else pathlib.Path(sys.executable)
+
+
+def _provide_interpreter(log: pathlib.Path) -> None:
+    """Make the Python that runs Spack, with the solver that ``./hvd`` has."""
+    python = _interpreter()
+    if python.is_file() or not machine.foreign():
+        return
+    directory = python.parents[1]
+    process.run(["/usr/bin/python3", "-m", "venv", directory], log=log)
+    solver = f"clingo=={metadata.version('clingo')}"
+    try:
+        process.run([python, "-m", "pip", "install", solver], log=log)
+    except HvdError:
+        stamp.clear(directory)
+        raise
 
 
 def version(root: pathlib.Path) -> str:

@@ -1,0 +1,78 @@
+"""Horovod built and run in a root of another processor."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import pathlib
+from typing import Any, Dict, List
+
+import pytest
+
+from hvd.core.errors import HvdError
+from hvd.host import debian
+from hvd.report import RunReport
+from tests.checkout import Checkout
+
+
+@dataclasses.dataclass(frozen=True)
+class Root:
+    """A root by its name, and a copy of this checkout whose commands run in it."""
+
+    name: str
+    checkout: Checkout
+
+    @property
+    def state(self) -> pathlib.Path:
+        """The directory that commands in the root see as ``.hvd``."""
+        return self.checkout.state / "debian" / self.name / ".hvd"
+
+    def run(self, *command: object) -> str:
+        """Run ``command`` in the root and return its output; see `tests.checkout.run`."""
+        return self.checkout.hvd("debian", self.name, "--", *command)
+
+
+@dataclasses.dataclass(frozen=True)
+class Built:
+    """What ``./hvd run`` built there for ``target``, and what it printed."""
+
+    root: Root
+    target: str
+    output: str
+
+    @functools.cached_property
+    def report(self) -> RunReport:
+        (file,) = self.root.state.glob("reports/*/report.json")
+        return RunReport.load(file)
+
+    @property
+    def checks(self) -> Dict[str, Dict[str, Any]]:
+        """The checks of the smoke test by name."""
+        return {str(each["name"]): each for each in self.report.checks}
+
+    @property
+    def compilations(self) -> List[str]:
+        """The command lines that compile a source of Horovod or of what is in it."""
+        (log,) = self.root.state.glob("logs/*/build/*pip-install-horovod.log")
+        lines = log.read_text(errors="replace").splitlines()
+        return [line for line in lines if "/c++ " in line and " -c /" in line]
+
+    @property
+    def libraries(self) -> List[pathlib.Path]:
+        return list(self.root.state.glob("pip/*/venv/lib/python3*/site-packages/horovod/**/*.so"))
+
+
+def make(name: str, checkout: Checkout, log: pathlib.Path) -> Root:
+    """Return the root called ``name``; skips where this machine cannot make it."""
+    try:
+        debian.root(name, log)
+    except HvdError as error:
+        pytest.skip(f"{error.message}: {error.remedy}")
+    return Root(name, checkout)
+
+
+def build(root: Root, target: str) -> Built:
+    """Build Horovod for ``target`` with Debian's PyTorch, and run the smoke test."""
+    spec = f"py-horovod+mpi+gloo~cuda~rocm frameworks=pytorch target={target}"
+    command = ["./hvd", "run", "--engine=pip", "--python=/usr/bin/python3", f"--spec={spec}"]
+    return Built(root, target, root.run(*command))

@@ -1,0 +1,124 @@
+"""Roots of other processors: what runs their programs, and what is in them."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+from hvd.core.errors import HvdError
+from hvd.host import debian, emulation, machine
+from hvd.model.versions import pinned
+
+POWER = emulation.of("bookworm-ppc64el")
+
+
+@pytest.fixture
+def kernel(tmp_path, monkeypatch):
+    """A kernel that knows of no other processor, and QEMU for Power."""
+    monkeypatch.setattr(emulation, "_BINFMT", tmp_path / "binfmt_misc")
+    monkeypatch.setattr(emulation, "_DESCRIBED", tmp_path / "described")
+    for name in ("binfmt_misc", "described"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "described" / "qemu-ppc64le.conf").write_text(":qemu-ppc64le:M::...:OPF")
+    return tmp_path / "binfmt_misc"
+
+
+def test_every_root_is_of_a_known_processor_and_has_its_native_root():
+    for name in pinned().debian:
+        release, dash, _ = name.partition("-")
+        assert bool(dash) == bool(emulation.of(name)), name
+        if dash:
+            compilers = {f"g++-{emulation.of(name).triplet}"}
+            assert compilers <= set(pinned().debian[release])
+
+
+def test_an_emulator_is_registered_once(kernel):
+    (kernel / "register").touch()
+
+    def appears(path, text, known=pathlib.Path.write_text):
+        known(path, text)
+        known(kernel / "qemu-ppc64le", "enabled\nflags: POF\n")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pathlib.Path, "write_text", appears)
+        emulation.register(POWER)
+    assert (kernel / "register").read_text() == ":qemu-ppc64le:M::...:OPF"
+    (kernel / "register").write_text("")
+    emulation.register(POWER)
+    assert (kernel / "register").read_text() == ""
+
+
+def test_what_cannot_be_emulated_is_an_error_with_the_way_out(kernel, monkeypatch):
+    def refused(command, **_):
+        raise subprocess.CalledProcessError(32, command)
+
+    with pytest.raises(HvdError, match="qemu-aarch64") as caught:
+        emulation.register(emulation.of("bookworm-arm64"))
+    assert "qemu-user-static" in caught.value.remedy
+    monkeypatch.setattr(emulation.subprocess, "run", refused)
+    with pytest.raises(HvdError, match="programs of ppc64le.*mount") as caught:
+        emulation.register(POWER)
+    assert f"{kernel}/register" in caught.value.remedy
+    (kernel / "register").touch()
+    (kernel / "qemu-ppc64le").write_text("enabled\nflags: PO\n")
+    with pytest.raises(HvdError, match="flag F"):
+        emulation.register(POWER)
+
+
+def test_an_unpacked_root_gets_accounts_libraries_and_links(tmp_path):
+    for name in ("passwd.master", "group.master"):
+        file = tmp_path / "usr/share/base-passwd" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(name)
+    (tmp_path / "etc").mkdir()
+    programs = tmp_path / "usr/bin"
+    programs.mkdir()
+    (programs / "mpirun.openmpi").touch()
+    emulation.finish(tmp_path, POWER)
+    assert (tmp_path / "etc/group").read_text() == "group.master"
+    assert (
+        "/usr/lib/powerpc64le-linux-gnu/openmpi/lib" in (tmp_path / "etc/ld.so.conf").read_text()
+    )
+    assert os.readlink(programs / "mpirun") == "mpirun.openmpi"
+    local = tmp_path / "usr/local/bin"
+    assert os.readlink(local / "c++") == "/native/usr/bin/powerpc64le-linux-gnu-g++"
+    assert os.readlink(local / "cmake") == "/native/usr/bin/cmake"
+    assert os.access(local / "python3", os.X_OK)
+    # again, as an unpacked root may be there already
+    emulation.finish(tmp_path, POWER)
+
+
+def test_native_tools_come_first_in_a_root_and_serve_where_it_has_none():
+    directories = emulation.path().split(os.pathsep)
+    assert directories[0] == "/usr/local/bin" and directories[-1] == "/native/usr/bin"
+
+
+def test_a_foreign_command_sees_the_native_root(tmp_path, monkeypatch):
+    called = []
+    monkeypatch.setattr(debian.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(debian.subprocess, "call", lambda command: called.append(command) or 0)
+    monkeypatch.setattr(debian.emulation, "register", called.append)
+    debian.run(tmp_path / "bookworm-ppc64el", ["true"], [])
+    architecture, words = called
+    assert architecture == POWER
+    place = words.index("/native")
+    assert words[place - 2 : place] == ["--ro-bind", str(tmp_path / "bookworm")]
+    assert words[words.index("--setenv") :][:3] == ["--setenv", "PATH", emulation.path()]
+
+
+@pytest.mark.parametrize(
+    ("said", "foreign"), [("ppc64le", "ppc64le"), ("x86_64", ""), ("", ""), ("sun4u", "")]
+)
+def test_an_emulated_processor_is_known_by_its_family(monkeypatch, said, foreign):
+    monkeypatch.setattr(machine.programs, "output", lambda *_: said)
+    monkeypatch.setattr(machine.platform, "machine", lambda: "x86_64")
+    machine.foreign.cache_clear()
+    try:
+        assert machine.foreign() == foreign
+        if foreign:
+            assert machine.processor() == foreign
+    finally:
+        machine.foreign.cache_clear()
