@@ -26,6 +26,8 @@ Engine = Union[SpackEngine, PipEngine]
 Solution = Union[SpackSolution, PipSolution]
 #: Seconds that one launch of the smoke test may take.
 SMOKE_TIMEOUT = 180.0
+#: How much longer, where programs are emulated.
+_EMULATED = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,7 +162,7 @@ def _smoke(outcome: Outcome, found: Mapping[str, Any], ranks: int) -> None:
         subject.expectation,
         out,
         ranks=ranks,
-        timeout=SMOKE_TIMEOUT,
+        timeout=SMOKE_TIMEOUT * (_EMULATED if machine.foreign() else 1),
         mpi4py="mpi4py" in found["distributions"],
         gpu=subject.case if subject.gpu else "",
     )
