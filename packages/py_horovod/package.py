@@ -575,7 +575,7 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     # https://github.com/horovod/horovod/issues/499
     patch("transport.patch", when="@0.20.0:0.28.1")
     # https://github.com/horovod/horovod/issues/2015
-    patch("gloo-timeout.patch", when="@0.21.0:0.28.1")
+    patch("gloo-timeout.patch", when="@0.21.1:0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/CMakeLists.txt#L88
     patch("symbols.patch", when="@0.20.1:0.28.1")
     # https://github.com/horovod/horovod/issues/4302
