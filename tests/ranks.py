@@ -7,7 +7,7 @@ import re
 import subprocess
 from typing import List, Tuple
 
-from hvd.smoke.launch import LAUNCHERS, find_program
+from hvd.smoke.launch import LAUNCHERS, environment, find_program
 
 #: Each rank prints who it is when the sum over all of them is right.
 PROGRAM = """
@@ -64,7 +64,7 @@ def ranks_of(
     done = subprocess.run(
         [*command, *options, target.python, "-u", "job.py"],
         cwd=folder,
-        env={**target.environment, **variables},
+        env={**environment(start, target, limit), **variables},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -180,8 +180,7 @@ def test_no_call_waits_for_the_cycle(built_horovod, tmp_path, launcher, program)
 @pytest.mark.parametrize("program", ["operations", "ranks apart", "threads"])
 def test_nor_do_more_ranks_than_cores(built_horovod, tmp_path, launcher, program):
     ranks = len(os.sched_getaffinity(0)) + 1
-    more = {"OMPI_MCA_rmaps_base_oversubscribe": "1"}
-    run_ranks(built_horovod, launcher, PROGRAMS[program], tmp_path, ranks=ranks, **more)
+    run_ranks(built_horovod, launcher, PROGRAMS[program], tmp_path, ranks=ranks)
 
 
 @pytest.mark.parametrize("launcher", LAUNCHED)
