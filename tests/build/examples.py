@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import re
-from typing import List, Mapping
+from typing import List, Mapping, Sequence
 
 from hvd.core import paths
 from hvd.smoke.launch import LAUNCHERS, Target, environment, find_program
@@ -25,13 +25,15 @@ class Example:
     name: str
     target: Target
     directory: pathlib.Path
+    script: str = "train.py"
+    before: Sequence[str] = ()  #: words in front of it
 
     def run(self, launcher: str, ranks: int, *arguments: object, **variables: str) -> Epochs:
         """Run it on ``ranks`` ranks; launchers by the names of the smoke test."""
         (how,) = [each for each in LAUNCHERS if each.name == launcher]
-        script = paths.ROOT / "examples" / self.name / "train.py"
+        script = paths.ROOT / "examples" / self.name / self.script
         command = how.command(find_program(self.target, how.program), ranks)
-        command += [self.target.python, script, *arguments]
+        command += [*self.before, self.target.python, script, *arguments]
         surroundings = {**environment(how, self.target, TIMEOUT), **variables}
         printed = run(command, cwd=self.directory, env=surroundings, timeout=TIMEOUT)
         # horovodrun puts the rank before each line

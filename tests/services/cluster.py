@@ -85,9 +85,9 @@ class Cluster:
         environment = {**self.variables, **more}
         return run(command, env=environment, cwd=self.directory / "home", timeout=timeout)
 
-    def submit(self, script: pathlib.Path) -> str:
-        """Submit a batch script, and return the job's number."""
-        return self.run("sbatch", "--parsable", script).strip().splitlines()[-1]
+    def submit(self, script: pathlib.Path, *arguments: object) -> str:
+        """Submit a batch script with its arguments, and return the job's number."""
+        return self.run("sbatch", "--parsable", script, *arguments).strip().splitlines()[-1]
 
     def ended(self, number: str, within: float) -> Dict[str, str]:
         """The fields that Slurm has of a job, as soon as it has ended.

@@ -11,6 +11,7 @@ import signal
 import psutil
 import pytest
 
+from hvd.core import paths
 from tests.checkout import wait_for
 from tests.ranks import PROGRAM
 from tests.services import slurm_site
@@ -28,6 +29,14 @@ for step in range(10**9):
         pathlib.Path(sys.argv[1], str(hvd.rank())).write_text(str(os.getpid()))
 """
 
+#: Prints what torch.distributed is to read.
+MEETING = """\
+import os
+ranks, place = "rank {RANK} of {WORLD_SIZE}, {LOCAL_RANK}", "{MASTER_ADDR}:{MASTER_PORT}"
+text = f"{ranks}, {place}, on {{SLURMD_NODENAME}}\\n"
+print(text.format_map(os.environ), end="", flush=True)
+"""
+
 
 @pytest.fixture(scope="module")
 def local(built_horovod, slurm):
@@ -37,12 +46,11 @@ def local(built_horovod, slurm):
         yield built_horovod
 
 
-def batch(local, directory: pathlib.Path, program: str, *arguments: str) -> pathlib.Path:
-    """The batch script that `./hvd launch` prints for a program on two nodes."""
-    (directory / "program.py").write_text(program)
-    words = ["launch", "local-hvd", "--batch", "--nodes=2", "--ranks-per-node=1", "--time=0:02:00"]
-    words += ["--output", str(directory / "output")]
-    output = local.checkout.hvd(*words, "--", "python", directory / "program.py", *arguments)
+def batch(local, directory: pathlib.Path, *words: object, options=()) -> pathlib.Path:
+    """The batch script that `./hvd launch` prints for a Python program on two nodes."""
+    shape = ["--nodes=2", "--ranks-per-node=1", "--time=0:02:00"]
+    shape += ["--output", str(directory / "output"), *options]
+    output = local.checkout.hvd("launch", "local-hvd", "--batch", *shape, "--", "python", *words)
     text = output[output.index("#!") :].partition("\n  to submit it")[0]
     script = directory / "job.sh"
     script.write_text(text + "\n")
@@ -65,7 +73,8 @@ def test_srun_starts_two_ranks_by_pmix(local, slurm, tmp_path):
 
 def test_a_batch_script_of_launch(local, slurm, tmp_path):
     """As it is printed, it needs no Spack on the nodes and runs on both of them."""
-    script = batch(local, tmp_path, PROGRAM)
+    (tmp_path / "program.py").write_text(PROGRAM)
+    script = batch(local, tmp_path, tmp_path / "program.py")
     assert "spack" not in script.read_text()
     found = slurm.ended(slurm.submit(script), LIMIT)
     output = (tmp_path / "output").read_text()
@@ -73,9 +82,38 @@ def test_a_batch_script_of_launch(local, slurm, tmp_path):
     assert placed(output) == [("0", "n1"), ("1", "n2")], output
 
 
+def test_one_script_starts_horovod_and_ddp(local, slurm, tmp_path):
+    examples, losses = paths.ROOT / "examples" / "pytorch", []
+    # n1 is no name that this machine can resolve
+    options = ["--torch", "--expand", "--env", "MASTER_ADDR=127.0.0.1"]
+    words = ["$1", "--samples", "1024", "--workers", "0", "--checkpoint", "$2"]
+    script = batch(local, tmp_path, *words, options=options)
+    for name in ("train.py", "train_ddp.py"):
+        job = slurm.submit(script, examples / name, tmp_path / f"{name}.pt")
+        found = slurm.ended(job, LIMIT)
+        output = (tmp_path / "output").read_text()
+        assert found["JobState"] == "COMPLETED", output
+        losses.append(re.findall(r"^epoch \d: loss (\S+),", output, re.MULTILINE))
+    horovod, ddp = losses
+    assert len(horovod) == 5
+    assert [float(loss) for loss in ddp] == pytest.approx([float(loss) for loss in horovod])
+
+
+def test_the_ranks_of_a_job_meet_on_its_first_node(local, slurm, tmp_path):
+    (tmp_path / "program.py").write_text(MEETING)
+    script = batch(local, tmp_path, tmp_path / "program.py", options=["--torch"])
+    job = slurm.submit(script)
+    assert slurm.ended(job, LIMIT)["JobState"] == "COMPLETED"
+    port = 29500 + int(job) % 1000
+    printed = (tmp_path / "output").read_text()
+    found = sorted(re.findall(r"rank .*", printed))
+    assert found == [f"rank {rank} of 2, 0, n1:{port}, on n{rank + 1}" for rank in range(2)]
+
+
 def test_a_killed_rank_fails_the_job(local, slurm, tmp_path):
     """The other rank waits for it: the job has to end all the same, and before its time limit."""
-    script = batch(local, tmp_path, ENDLESS, str(tmp_path))
+    (tmp_path / "program.py").write_text(ENDLESS)
+    script = batch(local, tmp_path, tmp_path / "program.py", tmp_path)
     number = slurm.submit(script)
     files = [tmp_path / "0", tmp_path / "1"]
     wait_for(lambda: all(file.exists() for file in files), LIMIT, (tmp_path / "output").read_text)

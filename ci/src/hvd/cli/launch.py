@@ -57,6 +57,7 @@ _Aisles = _number("--aisles", "N", "In that many aisles (ddlrun).")
 _Via = _text("--via", "METHOD", _HOW, f"Launch method: {', '.join(methods.METHODS)}.")
 _Gloo = _flag("--gloo", _HOW, "Horovod's controller is Gloo (horovodrun).")
 _Rdma = _flag("--rdma", _HOW, "MPI uses RDMA (mpirun).")
+_Torch = _flag("--torch", _HOW, "Set torch.distributed's variables, for DDP.")
 _Image = _text("--image", "IMAGE", _HOW, "Start the program in this Shifter image.")
 _Smpiargs = _text("--smpiargs", "TEXT", _HOW, "For Spectrum MPI (jsrun).")
 _Rankfile = _text("--rankfile", "FILE", _HOW, "Which rank is where (ddl-mpirun).")
@@ -88,6 +89,7 @@ def launch(
     via: str = _Via,
     gloo: bool = _Gloo,
     rdma: bool = _Rdma,
+    torch: bool = _Torch,
     image: str = _Image,
     smpiargs: str = _Smpiargs,
     rankfile: str = _Rankfile,
@@ -123,7 +125,9 @@ def launch(
         variables=_variables(env),
         modules=tuple(module),
         setup=tuple(setup),
-        **dict(gloo=gloo, rdma=rdma, image=image, smpiargs=smpiargs, rankfile=rankfile),
+        **dict(
+            gloo=gloo, rdma=rdma, torch=torch, image=image, smpiargs=smpiargs, rankfile=rankfile
+        ),
         **dict(account=account, time=time, queue=queue, job_name=job_name),
         **dict(output=output, error=error, expand=expand),
     )

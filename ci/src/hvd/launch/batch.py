@@ -43,6 +43,11 @@ def asking(request: Request) -> str:
         raise HvdError(
             f"--ask: {request.method} cannot ask for nodes", "use --batch, or --allocate first"
         )
+    if request.torch:
+        raise HvdError(
+            "--ask: --torch needs the host of rank 0, which is known inside a job only",
+            "use --batch, or --allocate first",
+        )
     options = schedulers.of(request.site).options(request)
     options += schedulers.fill(["--cpu-bind={cpu_bind}"], vars(request.partition.slurm))
     return methods.quoted(request, script=True, options=" ".join(options).split())
@@ -68,7 +73,10 @@ def site_exports(request: Request) -> List[str]:
     """Return a line of shell for each variable that the launcher and the network need."""
     bind = request.partition.slurm.cpu_bind
     values = {"SLURM_CPU_BIND": bind} if bind else {}
-    return exports({**methods.variables(request), **values, **request.fabric})
+    lines = exports({**methods.variables(request), **values, **request.fabric})
+    if request.torch:
+        lines.append(f"export MASTER_ADDR={methods.first_host(request)}")
+    return lines
 
 
 def exports(values: Mapping[str, str]) -> List[str]:
@@ -111,13 +119,14 @@ def _launch(request: Request) -> str:
     if not method.needs_hosts or request.hosts:
         return methods.quoted(request, script=True)
     # the hosts are known in the job alone, so that ./hvd launch is called there
+    flags = [f"--{name}" for name in ("gloo", "torch") if getattr(request, name)]
     options = schedulers.fill(
         [
             *("--via {method}", "--nodes {nodes}", "--ranks-per-node {ranks_per_node}"),
-            *("--partition {name}", "{gloo}", "--rankfile {rankfile}"),
+            *("--partition {name}", "{flags}", "--rankfile {rankfile}"),
             *("--racks {racks}", "--aisles {aisles}"),
         ],
-        {**vars(request), "name": request.partition.name, "gloo": ["--gloo"] * request.gloo},
+        {**vars(request), "name": request.partition.name, "flags": flags},
     )
     words = [str(paths.ROOT / "hvd"), "launch", request.environment, *" ".join(options).split()]
     for name, value in request.variables.items():

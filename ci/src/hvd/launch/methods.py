@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 import re
 import shlex
 from typing import Callable, Dict, List, Mapping, Sequence, Tuple
@@ -33,6 +34,10 @@ class Method:
 
 
 METHODS: Dict[str, Method] = {}
+
+#: Sets them on one rank, and becomes the program.
+#: Sets torch.distributed's variables on one rank, and becomes the program.
+TORCH_RANK = pathlib.Path(__file__).resolve().with_name("torch-rank")
 
 
 def _method(name: str, **properties: object) -> Callable[[Words], Words]:
@@ -200,7 +205,7 @@ def line(request: Request) -> List[str]:
     """
     method = choose(request)
     check_hosts(request)
-    return [*method.words(request, False), *request.program]
+    return [*method.words(request, False), *_rank(request), *request.program]
 
 
 def check_hosts(request: Request) -> None:
@@ -231,8 +236,10 @@ def quoted(request: Request, script: bool = False, options: Sequence[str] = ()) 
         script: it is for a batch script.
         options: go before the launcher's own.
     """
-    launcher, *words = choose(request).words(request, script)
+    launcher, *words = [*choose(request).words(request, script), *_rank(request)]
     text = [f"{name}={shlex.quote(value)}" for name, value in prefix(request).items()]
+    if request.torch and not script:
+        text = [f"MASTER_ADDR={first_host(request)}", *text]
     return " ".join([*text, shlex.join([launcher, *options, *words]), program(request)])
 
 
@@ -244,6 +251,19 @@ def program(request: Request) -> str:
         else shlex.quote(word)
         for word in request.program
     )
+
+
+def first_host(request: Request) -> str:
+    """Return shell for the host of rank 0, where the ranks of torch.distributed meet."""
+    known = request.hosts or request.job
+    if known:
+        return shlex.quote(known[0])
+    return schedulers.of(request.site).first_host(request.partition)
+
+
+def _rank(request: Request) -> List[str]:
+    """Return what sets torch.distributed's variables on each rank, in front of the program."""
+    return [str(TORCH_RANK)] if request.torch else []
 
 
 def _check_site(request: Request, method: Method) -> None:
@@ -302,10 +322,11 @@ def _hosts_option(request: Request, hosts: Sequence[str]) -> List[str]:
 def _forwarded(request: Request) -> List[str]:
     """Return ``-x`` for each variable that the ranks are to have."""
     values = {**request.fabric, **request.variables}
+    meeting = ["MASTER_ADDR"] if request.torch and "MASTER_ADDR" not in values else []
     other_cases = set(request.site.known_variables()) - set(values)
     options = [
         f"{name}={values[name]}" if name in values else name
-        for name in [*request.settings.forward, *values]
+        for name in [*request.settings.forward, *meeting, *values]
         if name not in other_cases
     ]
     return [word for option in dict.fromkeys(options) for word in ("-x", option)]

@@ -44,6 +44,8 @@ def run(request: Request, environ: Mapping[str, str]) -> None:
 def environment(request: Request, environ: Mapping[str, str]) -> Dict[str, str]:
     """The caller's environment with the launcher's, the network's and the user's variables."""
     own = methods.variables(request)
+    if request.torch:
+        own["MASTER_ADDR"] = methods.first_host(request)
     return {**own, **callers(environ), **request.fabric, **request.variables}
 
 

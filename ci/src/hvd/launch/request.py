@@ -44,6 +44,7 @@ class Request:
     variables: Mapping[str, str] = dataclasses.field(default_factory=dict)  #: the user's
     modules: Tuple[str, ...] = ()  #: in place of the site's, one `module load` each
     setup: Tuple[str, ...] = ()  #: lines of shell in place of the environment's activation
+    torch: bool = False  #: the ranks get torch.distributed's variables
     expand: bool = False  #: the job's shell expands $NAME in the program's words
 
     @property

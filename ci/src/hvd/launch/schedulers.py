@@ -55,6 +55,10 @@ class Scheduler:
         """
         return None
 
+    def first_host(self, partition: Partition) -> str:
+        """Return shell for the host of rank 0, inside of a job."""
+        return "localhost"
+
     def access(self, partition: Partition) -> List[str]:
         """Return those options of a batch script that every job there has."""
         return fill(self.batch, self.of_nodes(partition))
@@ -124,6 +128,9 @@ class Slurm(Scheduler):
         nodes = environ.get("SLURM_JOB_NODELIST", "")
         return read_hosts(nodes, "SLURM_JOB_NODELIST", "is this a Slurm job?") if nodes else None
 
+    def first_host(self, partition: Partition) -> str:
+        return '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
+
 
 class Lsf(Scheduler):
     title = "LSF"
@@ -176,6 +183,11 @@ class Lsf(Scheduler):
             # the first host only runs the script
             slots = [host for host in slots if host != slots[0]]
         return read_hosts(",".join(slots), "the hosts of the job", "start inside the LSF job")
+
+    def first_host(self, partition: Partition) -> str:
+        # the first host only runs the script where there is a launch node
+        number = 2 if partition.lsf and partition.lsf.launch_slots else 1
+        return f'$(uniq "$LSB_DJOB_HOSTFILE" | sed -n {number}p)'
 
 
 SCHEDULERS = {"slurm": Slurm(), "lsf": Lsf(), "none": Scheduler()}

@@ -1,0 +1,139 @@
+"""./hvd launch --torch: torch.distributed's variables on each rank."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import Dict
+
+import pytest
+
+from hvd.core.errors import HvdError
+from hvd.launch import batch, methods, program
+from tests.unit.launching import TWO_NODES, launch, stand_in
+
+RANK = str(methods.TORCH_RANK)
+SLURM = {"SLURM_PROCID": "0", "SLURM_NTASKS": "1", "SLURM_LOCALID": "0"}
+#: What launchers set on rank 5 of 8, which is the second one on its node.
+LAUNCHERS = {
+    "horovodrun": ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK"),
+    "Open MPI": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    "MVAPICH2": ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK"),
+    "MPICH": ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
+    "PALS": ("PMI_RANK", "PMI_SIZE", "PMI_LOCAL_RANK"),
+    "srun": ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
+}
+
+
+def rank(**variables: str) -> subprocess.CompletedProcess:
+    """``torch-rank`` in front of a program that prints what it is given."""
+    show = 'echo "$RANK of $WORLD_SIZE, $LOCAL_RANK, $MASTER_ADDR:$MASTER_PORT, $*"'
+    command = [RANK, "sh", "-c", show, "sh", "a b", "$c"]
+    environ = {"PATH": os.environ["PATH"], **variables}
+    return subprocess.run(command, env=environ, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_every_launcher_has_ranks(launcher) -> None:
+    given = dict(zip(LAUNCHERS[launcher], ("5", "8", "1")))
+    # a job's own variables are in the way of none of them
+    done = rank(MASTER_ADDR="n1", **{**SLURM, **given})
+    assert (done.stderr, done.stdout) == ("", "5 of 8, 1, n1:29500, a b $c\n")
+
+
+@pytest.mark.parametrize(
+    ("variables", "port"),
+    [
+        ({"SLURM_JOB_ID": "4711042"}, "29542"),
+        ({"LSB_JOBID": "77"}, "29577"),
+        ({"MASTER_PORT": "1234", "SLURM_JOB_ID": "1"}, "1234"),
+    ],
+)
+def test_jobs_that_share_a_node_have_ports_of_their_own(variables, port) -> None:
+    assert f"n1:{port}," in rank(MASTER_ADDR="n1", **SLURM, **variables).stdout
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [({"MASTER_ADDR": "n1"}, "no launcher has set a rank"), (SLURM, "MASTER_ADDR")],
+)
+def test_what_is_missing_is_said(variables, said) -> None:
+    done = rank(**variables)
+    assert done.returncode != 0 and not done.stdout
+    assert "torch-rank: " in done.stderr and said in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "line", "environ"),
+    [
+        ("local-hvd", f"MASTER_ADDR=localhost mpirun -np 2 -x MASTER_ADDR {RANK}", {}),
+        (
+            "local-hvd --hosts a,b",
+            f"MASTER_ADDR=a mpirun -np 4 -H a:2,b:2 -x MASTER_ADDR {RANK}",
+            {},
+        ),
+        # the user's own comes last
+        (
+            "local-hvd --env MASTER_ADDR=x",
+            f"MASTER_ADDR=localhost mpirun -np 2 -x MASTER_ADDR=x {RANK}",
+            {},
+        ),
+        (
+            "perlmutter-hvd --nodes 2 --env MASTER_ADDR=x",
+            f"MASTER_ADDR=nid001140 MASTER_ADDR=x srun -n 8 {RANK}",
+            {"SLURM_JOB_NODELIST": TWO_NODES},
+        ),
+        (
+            "perlmutter-hvd",
+            'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1) '
+            f"srun -N 1 -n 4 {RANK}",
+            {},
+        ),
+    ],
+)
+def test_the_line(options, line, environ, launched) -> None:
+    found = launched([*options.split(), "--torch", "--", "python", "a b.py"], **environ)
+    assert found.out == f"{line} python 'a b.py'\n"
+
+
+def exported(script: str, environ: Dict[str, str]) -> str:
+    """The MASTER_ADDR that a batch script exports, where ``environ`` is the job's."""
+    (line,) = [each for each in script.splitlines() if "MASTER_ADDR" in each]
+    words = ["bash", "-c", f"{line}\necho $MASTER_ADDR"]
+    return subprocess.run(words, env=environ, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
+def test_a_slurm_script_asks_for_its_first_host(tmp_path) -> None:
+    request = launch("perlmutter-hvd", nodes=2, torch=True, program=("python", "x.py"))
+    script = batch.script(request)
+    assert script.endswith(f"srun {RANK} python x.py\n")
+    stand_in(tmp_path, "scontrol", 'test "$3" = "nid[1-2]" && printf "nid1\\nnid2\\n"')
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    assert exported(script, {"PATH": path, "SLURM_JOB_NODELIST": "nid[1-2]"}) == "nid1"
+
+
+def test_an_lsf_script_leaves_the_launch_node_out(tmp_path) -> None:
+    file = tmp_path / "hosts"
+    file.write_text("batch5\nh49n16\nh49n16\nh50n01\nh50n01\n")
+    script = batch.script(launch("summit-hvd", nodes=2, torch=True, program=("x",)))
+    environ = {"PATH": os.environ["PATH"], "LSB_DJOB_HOSTFILE": str(file)}
+    assert exported(script, environ) == "h49n16"
+
+
+def test_where_the_hosts_are_found_in_the_job_the_ranks_are_set_up_once() -> None:
+    request = launch("taurus-ml-hvd", method="horovodrun", torch=True, program=("x",))
+    *_, line = batch.script(request).splitlines()
+    assert " --torch --run -- x" in line and RANK not in line
+
+
+def test_run_sets_the_host() -> None:
+    request = launch("perlmutter-hvd", nodes=2, torch=True, job=("nid1", "nid2"))
+    assert program.environment(request, {})["MASTER_ADDR"] == "nid1"
+    assert program.environment(request, {"MASTER_ADDR": "mine"})["MASTER_ADDR"] == "mine"
+    other = launch("perlmutter-hvd", nodes=2, job=("nid1", "nid2"))
+    assert "MASTER_ADDR" not in program.environment(other, {})
+
+
+def test_srun_that_gets_the_nodes_cannot_know_them() -> None:
+    with pytest.raises(HvdError, match="--ask"):
+        batch.asking(launch("perlmutter-hvd", torch=True, program=("x",)))
