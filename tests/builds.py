@@ -19,6 +19,7 @@ def record(**changes: object) -> Built:
         "gpu": "",
         "architectures": (),
         "gpu_mpi": False,
+        "target": "x86_64_v3",
         "python": "3.11.7",
         "compiler": Software("gcc", "12.2.0"),
         "mpi": Software("openmpi", "4.1.8"),

@@ -14,6 +14,9 @@ from hvd.timeline import trace as timeline
 from tests.checkout import run
 
 _EPOCH = re.compile(r"^epoch (\d+): loss ([\d.]+), (\d+) samples/s$", re.MULTILINE)
+#: PyTorch 2.13 does not end the threads of its Gloo with the process group once there was a
+#: DistributedDataParallel: about one process in fifty, which has done its work, ends with this.
+ABORT = "terminate called without an active exception"
 #: Seconds for one run; a run takes ten on two cores that it has to itself.
 TIMEOUT = 180
 
@@ -27,6 +30,7 @@ class Example:
     directory: pathlib.Path
     script: str = "train.py"
     before: Sequence[str] = ()  #: words in front of it
+    abort: str = ""  #: what a rank may say that has done its work and aborts at its end
 
     def run(self, launcher: str, ranks: int, *arguments: object, **variables: str) -> Epochs:
         """Run it on ``ranks`` ranks; launchers by the names of the smoke test."""
@@ -35,7 +39,12 @@ class Example:
         command = how.command(find_program(self.target, how.program), ranks)
         command += [*self.before, self.target.python, script, *arguments]
         surroundings = {**environment(how, self.target, TIMEOUT), **variables}
-        printed = run(command, cwd=self.directory, env=surroundings, timeout=TIMEOUT)
+        try:
+            printed = run(command, cwd=self.directory, env=surroundings, timeout=TIMEOUT)
+        except AssertionError as failure:
+            printed = str(failure)
+            if not self.abort or self.abort not in printed:
+                raise
         # horovodrun puts the rank before each line
         output = re.sub(r"^\[\d+\]<stdout>:", "", printed, flags=re.MULTILINE)
         found = _EPOCH.findall(output)

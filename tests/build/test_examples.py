@@ -29,7 +29,7 @@ def test_ddp_has_the_gradients_of_horovod(built_horovod, tmp_path, launcher):
     """By the same line; either resumes from a checkpoint of the other."""
     target, before = built_horovod.target, [str(TORCH_RANK)]
     horovod = examples.Example("pytorch", target, tmp_path, "train.py", before)
-    ddp = examples.Example("pytorch", target, tmp_path, "train_ddp.py", before)
+    ddp = examples.Example("pytorch", target, tmp_path, "train_ddp.py", before, examples.ABORT)
     options = ["--samples", 1024, "--workers", 0]
 
     def train(example, checkpoint, epochs):

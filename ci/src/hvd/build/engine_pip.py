@@ -241,6 +241,7 @@ class PipSolution:
             gpu="".join(self._on("cuda")),
             architectures=self._values("cuda_arch"),
             gpu_mpi="mpi" in self._values("gpu_ops"),
+            target="".join(self._values("target")),
             python=self.found["python"]["version"],
             compiler=Software(machine.compiler_name(), machine.compiler_version()),
             mpi=Software(self.mpi.package, self.mpi.version) if self.mpi else Software(),

@@ -212,6 +212,7 @@ class SpackSolution:
             gpu=gpu,
             architectures=tuple(_listed(architectures)),
             gpu_mpi="mpi" in _listed(variants.get("gpu_ops")),
+            target=solution.target(nodes[HOROVOD]),
             python=nodes["python"]["version"],
             compiler=Software(**found["compiler"]),
             mpi=Software(**found["mpi"]),

@@ -21,7 +21,7 @@ from hvd.model.environment import Environment
 #: The engines, in the order in which a build is looked for.
 ENGINES = ("spack", "pip")
 #: Raised whenever a field is added, removed or changes its meaning.
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +68,7 @@ class Built:
         gpu: ``cuda``, ``rocm`` or empty.
         architectures: the GPU architectures in it, as in the variant.
         gpu_mpi: GPU buffers go through MPI.
+        target: the processor that it was compiled for, as archspec names it.
         python: version of Python.
         compiler: what compiled it.
         mpi: what it calls; empty without MPI.
@@ -89,6 +90,7 @@ class Built:
     gpu: str
     architectures: Tuple[str, ...]
     gpu_mpi: bool
+    target: str
     python: str
     compiler: Software
     mpi: Software

@@ -52,7 +52,7 @@ def nodes(specs: Mapping[str, Any]) -> List[DagNode]:
             external="external" in spec,
             prefix=_place(spec.get("external") or {}),
             depends_on=[name_of(edge) for edge in spec.get("dependencies", [])],
-            architecture=_architecture(spec["arch"]),
+            architecture=_architecture(spec),
         )
         for hash_, spec in specs.items()
     ]
@@ -66,6 +66,12 @@ def compiler(spec: Mapping[str, Any], specs: Mapping[str, Any]) -> str:
         if edge["hash"] in specs and set(_LANGUAGES) & set(edge["parameters"].get("virtuals", ()))
     ]
     return " ".join(dict.fromkeys(found))
+
+
+def target(spec: Mapping[str, Any]) -> str:
+    """Return the processor that ``spec`` is for, as archspec names it."""
+    found = spec["arch"]["target"]
+    return found["name"] if isinstance(found, dict) else found
 
 
 def variants(parameters: Mapping[str, Any]) -> str:
@@ -86,7 +92,5 @@ def _place(external: Mapping[str, Any]) -> str:
     return f"{prefix}, modules {modules}" if prefix and modules else prefix or modules
 
 
-def _architecture(arch: Mapping[str, Any]) -> str:
-    target = arch["target"]
-    name = target["name"] if isinstance(target, dict) else target
-    return f"{arch['platform']}-{arch['platform_os']}-{name}"
+def _architecture(spec: Mapping[str, Any]) -> str:
+    return "-".join([spec["arch"]["platform"], spec["arch"]["platform_os"], target(spec)])

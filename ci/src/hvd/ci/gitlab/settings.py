@@ -13,6 +13,7 @@ import yaml
 from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.core.files import write_atomically
+from hvd.model import solution
 from hvd.model.environment import EXTERNALS, HOROVOD, Environment
 
 #: Spack's name for the mirror that jobs push to.
@@ -32,9 +33,8 @@ def concrete(name: str) -> pathlib.Path:
 def tags(environment: Environment) -> List[str]:
     """Return the tags of a runner: the site, the processor's family, ``gpu`` for CUDA or ROCm."""
     horovod = next(node for node in _nodes(environment.lock) if node["name"] == HOROVOD)
-    target = horovod["arch"]["target"]
-    name = target["name"] if isinstance(target, dict) else target
-    found = [environment.site, archspec.cpu.TARGETS[name].family.name]
+    family = archspec.cpu.TARGETS[solution.target(horovod)].family.name
+    found = [environment.site, family]
     if any(horovod["parameters"].get(stack) is True for stack in ("cuda", "rocm")):
         found.append("gpu")
     return [tag for tag in found if tag]

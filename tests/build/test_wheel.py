@@ -1,0 +1,63 @@
+"""./hvd wheel: Horovod for pip, in another environment with the same frameworks."""
+
+from __future__ import annotations
+
+import json
+import sys
+import zipfile
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from hvd.smoke.launch import LAUNCHERS, Target
+from hvd.smoke.run import run_launcher
+from tests.checkout import run
+
+pytestmark = pytest.mark.xdist_group("built")
+
+
+@pytest.fixture(scope="module")
+def wheel(built_horovod, tmp_path_factory):
+    """The wheel of the built Horovod."""
+    directory = tmp_path_factory.mktemp("wheels")
+    output = built_horovod.hvd("wheel", "--to", directory)
+    (made,) = directory.iterdir()
+    assert made.name in output and "libtorch_cpu.so" in output
+    return made
+
+
+def test_it_passes_the_smoke_test_elsewhere(built_horovod, wheel, tmp_path):
+    """In a virtual environment that was never built in."""
+    ours = built_horovod.target
+    venv = tmp_path / "venv"
+    run([ours.python, "-m", "venv", "--without-pip", venv])
+    python = venv / "bin" / "python"
+    (place,) = venv.glob("lib/python3*/site-packages")
+    # the frameworks, which the machine has
+    (pth,) = ours.python.parents[1].glob("lib/python3*/site-packages/hvd-frameworks.pth")
+    (place / pth.name).write_bytes(pth.read_bytes())
+    install = [sys.executable, "-m", "pip", f"--python={python}", "install", "--no-index"]
+    run([*install, "--find-links", wheel.parent, f"horovod=={wheel.name.split('-')[1]}"])
+    path = f"{python.parent}:{ours.environment['PATH']}"
+    target = Target(python, {**ours.environment, "PATH": path, "VIRTUAL_ENV": str(venv)})
+    where = "import horovod.torch.mpi_ops as ops; print(ops.__file__)"
+    assert str(place) in run([python, "-c", where], env=target.environment)
+    for launcher in (LAUNCHERS[0], LAUNCHERS[2]):
+        out = tmp_path / launcher.controller
+        out.mkdir()
+        found = run_launcher(launcher, target, out, "--quick", ranks=2, timeout=120)
+        assert found.passed, found.failures
+
+
+def test_it_has_its_bill_of_materials_and_no_path_of_this_machine(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        (bill,) = (name for name in names if name.endswith(".dist-info/sboms/horovod.cdx.json"))
+        assert json.loads(archive.read(bill))["bomFormat"] == "CycloneDX"
+        assert not [name for name in names if "__pycache__" in name or "direct_url" in name]
+        for name in names:
+            if name.endswith(".so"):
+                with archive.open(name) as stream:
+                    dynamic = ELFFile(stream).get_section_by_name(".dynamic")
+                    tags = {tag.entry.d_tag for tag in dynamic.iter_tags()}
+                    assert not tags & {"DT_RPATH", "DT_RUNPATH"}, name
