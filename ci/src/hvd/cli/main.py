@@ -28,6 +28,7 @@ from hvd.cli import (
     publish,
     testing,
     timeline,
+    versions,
 )
 from hvd.core import console
 from hvd.core.errors import HvdError
@@ -75,6 +76,7 @@ app.command(name="launch")(launch.launch)
 app.command(name="matrix")(matrix.matrix)
 app.command(name="publish")(publish.publish)
 app.command(name="timeline")(timeline.timeline)
+app.command(name="versions")(versions.versions)
 app.command(name="externals")(environments.write_externals)
 app.command(name="test", context_settings={**_MORE, "ignore_unknown_options": True})(testing.test)
 
