@@ -1,4 +1,4 @@
-"""What ``ci/versions.yaml`` and ``ci/matrix.yaml`` pin on the Python index, and where.
+"""The pins of distributions in ``ci/versions.yaml`` and ``ci/matrix.yaml``, and their lines.
 
 A value of an axis that ends in a number, such as ``openmpi-4.1``, stays with that series.  What
 such a value needs beside its framework, for example an older NumPy, stays as it is.

@@ -78,7 +78,7 @@ def load(directory: pathlib.Path) -> List[Proposal]:
     """Read what :func:`write` wrote.
 
     Raises:
-        HvdError: there is no such file, or it is of another format.
+        HvdError: there is no such file, or it has another format.
     """
     path = directory / JSON
     try:
