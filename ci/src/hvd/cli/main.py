@@ -12,6 +12,7 @@ from hvd.cli import (
     bench,
     bundle,
     cache,
+    canary,
     check,
     ci,
     container,
@@ -65,6 +66,7 @@ app.command(name="activate")(activate.activate)
 app.command(name="bench")(bench.bench)
 app.command(name="bundle")(bundle.bundle)
 app.add_typer(cache.app, name="cache")
+app.command(name="canary")(canary.canary)
 app.command(name="check", context_settings=_MORE)(check.check)
 app.add_typer(ci.app, name="ci")
 app.command(name="container")(container.container)

@@ -16,7 +16,7 @@ from hvd.model.versions import Pin
 #: Seconds that one git command may take.
 TIMEOUT = 900
 #: git asks no questions, and gives up on a connection that is dead for 30 seconds.
-_UNATTENDED = {
+UNATTENDED = {
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_HTTP_LOW_SPEED_LIMIT": "1",
     "GIT_HTTP_LOW_SPEED_TIME": "30",
@@ -38,7 +38,7 @@ def ensure(address: str, pin: Pin, destination: pathlib.Path, log: pathlib.Path)
     scratch = pathlib.Path(
         tempfile.mkdtemp(prefix=f".{destination.name}-", dir=destination.parent)
     )
-    environment = {**os.environ, **_UNATTENDED}
+    environment = {**os.environ, **UNATTENDED}
     try:
         for command in (
             ["git", "init", "--quiet", scratch],
@@ -71,7 +71,7 @@ def references(address: str, *patterns: str) -> Dict[str, str]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        env={**os.environ, **_UNATTENDED},
+        env={**os.environ, **UNATTENDED},
         timeout=TIMEOUT,
     )
     if done.returncode != 0:
