@@ -100,7 +100,7 @@ def test_what_fails_with_the_pinned_pair_is_no_news(find):
     report, solved = find(lambda *_: "no")
     (broken,) = report.broken
     assert broken.commit is None and "supported pair either" in broken.note
-    assert len(solved) == 2
+    assert len(solved) == 3
 
 
 def test_the_report_is_the_text_of_an_issue(find, tmp_path):

@@ -73,7 +73,7 @@ def test_the_first_bad_commit_is_found_in_a_few_steps(origin, history, tmp_path)
 
 
 def test_a_pinned_release_may_be_on_a_branch(origin, history, tmp_path):
-    """As Spack's releases are: it begins at a commit that is good, or is bad and mended there."""
+    """As Spack's releases are: it begins at a commit that is good, or is bad and fixed there."""
     tree = tmp_path / "tree"
     origin.git("checkout", "--quiet", "-b", "release", origin.commits[2])
     good = origin.commit("good on the branch")

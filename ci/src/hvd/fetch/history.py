@@ -97,7 +97,7 @@ class History:
             is_good: judges it.
 
         Returns:
-            None if the commit that both ends come from is not good either: it was mended on the
+            None if the commit that both ends come from is not good either: it was fixed on the
             way to ``good`` alone.
         """
         self._git("bisect", "start", "--first-parent", bad, good, within=directory)

@@ -38,7 +38,7 @@ Commits = Mapping[str, str]
 
 @dataclasses.dataclass
 class Broken:
-    """What has no right solution any more.
+    """A subject that has no right solution any more.
 
     Args:
         reason: the end of what Spack or the check of the site said.
@@ -256,6 +256,8 @@ def _apart(name: str) -> Environment:
 
 
 def _reason(error: HvdError) -> str:
-    """Return the message, and the end of what a command said."""
-    tail = [line for line in plain(getattr(error, "tail", "")).splitlines() if line.strip()]
-    return "\n".join([error.message, *tail[-_LINES:]])
+    """Return the end of what a command said, or else the message."""
+    tail = plain(getattr(error, "tail", "")).splitlines()
+    # the command itself is full of paths of this machine
+    said = [line for line in tail if line.strip() and not line.startswith("$ ")]
+    return "\n".join(said[-_LINES:]) or error.message

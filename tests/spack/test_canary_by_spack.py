@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from hvd.model.versions import pinned
-from tests.checkout import commit, copy_checkout, run
+from tests.checkout import copy_checkout, run
 
 #: The smallest one of a site.
 ENVIRONMENT = "stampede3-cpu-hvd"
@@ -24,7 +24,10 @@ def repositories(located, tmp_path):
     for kind, source in (("spack", located.root), ("packages", located.packages)):
         found[kind] = tmp_path / kind
         shutil.copytree(source, found[kind], symlinks=True, ignore=shutil.ignore_patterns(".git"))
-        commit(found[kind])
+        run(["git", "init", "--quiet", found[kind]])
+        # Spack has files that it tells git to ignore
+        run(["git", "-C", found[kind], "add", "--force", "."])
+        committed(found[kind], "all")
     return found
 
 
@@ -48,6 +51,8 @@ def test_a_package_that_is_renamed_is_found(repositories, pair, tmp_path):
     for name in HARMLESS:
         harmless(name)
     run([*git, "mv", recipes / "py_psutil", recipes / "py_process_utilities"])
+    recipe = recipes / "py_process_utilities" / "package.py"
+    recipe.write_text(recipe.read_text().replace("class PyPsutil", "class PyProcessUtilities"))
     planted = committed(root, "py-psutil: rename to py-process-utilities")
     for name in HARMLESS:
         harmless(name)
@@ -64,6 +69,6 @@ def test_a_package_that_is_renamed_is_found(repositories, pair, tmp_path):
     (broken,) = json.loads((checkout.state / "reports/canary/report.json").read_text())["broken"]
     assert broken["name"] == ENVIRONMENT
     assert (broken["kind"], broken["commit"]["id"]) == ("packages", planted), output
-    assert "py-psutil" in broken["reason"]
+    assert "py_psutil" in broken["reason"]
     # no solution of the checkout has changed
     assert not (checkout.root / "environments" / ENVIRONMENT / "spack.lock").exists()
