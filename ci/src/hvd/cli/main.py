@@ -27,6 +27,7 @@ from hvd.cli import (
     matrix,
     pipeline,
     publish,
+    release,
     testing,
     timeline,
     versions,
@@ -77,6 +78,7 @@ app.command(name="kernel")(kernel.install_kernel)
 app.command(name="launch")(launch.launch)
 app.command(name="matrix")(matrix.matrix)
 app.command(name="publish")(publish.publish)
+app.command(name="release")(release.release)
 app.command(name="timeline")(timeline.timeline)
 app.command(name="versions")(versions.versions)
 app.command(name="externals")(environments.write_externals)
