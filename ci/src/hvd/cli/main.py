@@ -7,6 +7,7 @@ from typing import List, Optional
 
 import typer
 
+from hvd.ci import reproduce
 from hvd.cli import (
     activate,
     bench,
@@ -38,6 +39,8 @@ from hvd.core.run import EXIT_STATUS, StageFailed
 
 #: The exit status for wrong usage and for errors outside a stage, as in most tools.
 USAGE = 2
+#: The exit status after Ctrl-C, as a shell has it.
+INTERRUPTED = 130
 
 app = typer.Typer(
     name="./hvd",
@@ -86,14 +89,25 @@ app.command(name="test", context_settings={**_MORE, "ignore_unknown_options": Tr
 
 
 def main(arguments: Optional[List[str]] = None) -> None:
-    """Run a command; end the process with its status."""
+    """Run a command; end the process with its status, and in a job say how to repeat it."""
+    status = _run(arguments)
+    if status not in (0, INTERRUPTED):
+        for line in reproduce.lines(sys.argv[1:] if arguments is None else arguments):
+            console.aside(line)
+    sys.exit(status)
+
+
+def _run(arguments: Optional[List[str]]) -> int:
     try:
         app(args=arguments, prog_name="./hvd")
     except StageFailed as failure:
-        sys.exit(failure.status)
+        return failure.status
     except HvdError as error:
         console.error(error, getattr(error, "tail", ""))
-        sys.exit(USAGE)
+        return USAGE
     except KeyboardInterrupt:
         console.err.print("interrupted")
-        sys.exit(130)
+        return INTERRUPTED
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    return 0
