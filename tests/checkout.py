@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 import time
 from typing import Any, Callable, Iterable, Optional
 
-from hvd.core import paths
+from hvd.upkeep import checkout
 
 
 def run(command: Iterable[object], status: Optional[int] = 0, **keywords: object) -> str:
@@ -98,9 +97,5 @@ class Checkout:
 
 def copy_checkout(destination: pathlib.Path) -> Checkout:
     """Copy what git tracks, or would track, to ``destination``."""
-    words = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    for name in filter(None, run(["git", "-C", paths.ROOT, *words]).split("\0")):
-        target = destination / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(paths.ROOT / name, target, follow_symlinks=False)
+    checkout.copy(destination)
     return Checkout(destination)

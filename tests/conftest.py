@@ -48,6 +48,8 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     """Refuse to run if a required tier is not among the tests that are asked for."""
+    # a ./hvd of a test is no job
+    os.environ.pop("CI", None)
     asked = [config.invocation_params.dir / each.partition("::")[0] for each in config.args]
     for name in required(config):
         directory = HERE / name

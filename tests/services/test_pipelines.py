@@ -36,7 +36,7 @@ def lint(programs, pattern):
 def test_workflows_are_right(programs):
     done = lint(programs, ".github/workflows/*.yml")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "Checking 2 workflow file(s)" in done.stdout
+    assert "Checking 3 workflow file(s)" in done.stdout
 
 
 def test_a_wrong_workflow_is_found(programs, tmp_path):

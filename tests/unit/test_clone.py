@@ -56,3 +56,14 @@ def test_a_commit_that_is_not_there_leaves_nothing(repository, tmp_path):
 
 def test_a_directory_that_is_no_checkout_has_no_commit(tmp_path):
     assert clone.commit(tmp_path) == ""
+
+
+def test_the_references_of_a_repository(repository, tmp_path):
+    root, pin = repository
+    git = ["git", "-C", root, "-c", "user.name=t", "-c", "user.email=t@example.org"]
+    subprocess.run([*git, "tag", "-a", "-m", "x", "v1", pin.commit], check=True)
+    found = clone.references(str(root), "HEAD", "refs/tags/v*")
+    # an annotated tag stands for its commit
+    assert found == {"HEAD": clone.commit(root), "refs/tags/v1": pin.commit}
+    with pytest.raises(HvdError, match="/no/such/repository"):
+        clone.references("/no/such/repository")

@@ -95,3 +95,31 @@ def test_pips_settings_are_read_environment_first(monkeypatch):
     settings = python_index.pip_settings()
     assert settings["index-url"] == "https://env.example/simple"
     assert settings["cert"] == "/etc/ssl/site.pem"
+
+
+def test_every_file_of_a_project_is_listed(server, tmp_path, monkeypatch):
+    more = tmp_path / "more" / "horovod"
+    more.mkdir(parents=True)
+    (more / "horovod-0.29.0.tar.gz").write_bytes(CONTENT)
+    page = server / "simple" / "horovod" / "index.html"
+    link = '<a href="/files/x-{0}.tar.gz#sha256=ab" {1}>horovod-{0}.tar.gz</a></body>'
+    text = page.read_text().replace("</body>", link.format("0.27.0", 'data-yanked="broken"'))
+    text = text.replace("</body>", link.format("0.28.0", 'data-requires-python="&gt;=3.6"'))
+    page.write_text(text)
+    both = {**python_index.pip_settings(), "extra-index-url": more.parent.as_uri()}
+    monkeypatch.setattr(python_index, "pip_settings", lambda: both)
+    assert python_index.files("horovod") == [
+        python_index.File("horovod-0.28.1.tar.gz"),
+        python_index.File("horovod-0.28.0.tar.gz", ">=3.6", "ab"),
+        python_index.File("horovod-0.29.0.tar.gz"),
+    ]
+
+
+def test_an_index_that_is_down_is_not_one_without_news(server, tmp_path, monkeypatch):
+    with pytest.raises(HvdError, match="127.0.0.1 does not have horovods"):
+        python_index.files("horovods")
+    settings = python_index.pip_settings()
+    both = {**settings, "extra-index-url": "http://127.0.0.1:9/simple"}
+    monkeypatch.setattr(python_index, "pip_settings", lambda: both)
+    with pytest.raises(HvdError, match="127.0.0.1: ConnectionError"):
+        python_index.files("horovod")

@@ -14,7 +14,7 @@ SOURCE = paths.SOURCE / "hvd"
 ROOMS = (
     *("core", "model", "fetch", "host", "report", "launch", "timeline", "smoke", "solve"),
     *("cache", "deliver", "docs", "reframe", "doctor", "jupyter", "matrix", "build"),
-    *("bench", "ci", "cli"),
+    *("bench", "upkeep", "ci", "cli"),
 )
 
 

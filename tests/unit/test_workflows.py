@@ -35,7 +35,7 @@ def workflow(request):
 
 
 def test_there_are_workflows():
-    assert [path.stem for path in WORKFLOWS] == ["ci", "nightly"]
+    assert [path.stem for path in WORKFLOWS] == ["ci", "nightly", "updates"]
 
 
 @pytest.mark.skipif(sys.version_info < (3, 10), reason="zizmor needs Python 3.10")
@@ -53,7 +53,7 @@ def test_workflows_have_no_known_weakness(tmp_path):
     assert done.returncode != 0 and "excessive-permissions" in done.stdout, done.stdout
 
 
-def test_workflows_can_only_read_and_publish_the_site_and_see_no_secret(workflow):
+def test_workflows_can_only_read_publish_the_site_and_propose_and_see_no_secret(workflow):
     text = workflow.read_text()
     assert "pull_request_target" not in re.sub(r"#.*", "", text)
     assert "secrets." not in text and "secrets:" not in text
@@ -67,6 +67,14 @@ def test_workflows_can_only_read_and_publish_the_site_and_see_no_secret(workflow
             assert [step["uses"].partition("@")[0] for step in job["steps"]] == [
                 "actions/deploy-pages"
             ]
+        elif name == "propose":
+            assert permissions == {"contents": "write", "pull-requests": "write"}
+            # never for a push or a pull request, and only where it is turned on
+            triggers = yaml.safe_load(text)[True]
+            assert set(triggers) == {"schedule", "workflow_dispatch"}
+            assert "vars.HVD_PROPOSE == 'true'" in job["if"]
+            # what proposals try is run in another job
+            assert [s["run"] for s in job["steps"] if "run" in s] == ["./hvd ci propose"]
         else:
             assert permissions in ({}, {"contents": "read"}), name
 

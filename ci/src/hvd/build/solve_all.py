@@ -47,7 +47,7 @@ def run(names: List[str], options: Options) -> List[SpackSolution]:
             tasks = set_up(subjects, spack, options, current)
         try:
             with current.stage("concretize") as stage:
-                results = _solve(tasks)
+                results = solve_each(tasks)
                 stage.steps += sorted((step for step, _, _ in results), key=lambda s: s.name)
                 failed = [step.name for step in stage.steps if step.status == "failed"]
                 if failed:
@@ -107,8 +107,12 @@ def keep(names: List[str], options: Options, check: bool) -> None:
         )
 
 
-def _solve(tasks: List[_Task]) -> List[_Result]:
-    """Solve each in a process of its own, which alone ends what it has started."""
+def solve_each(tasks: List[_Task]) -> List[_Result]:
+    """Solve each in a process of its own, which alone ends what it has started.
+
+    Returns:
+        A result for each, in order; the errors were shown.
+    """
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(machine.cores(), context) as pool:
         futures = [pool.submit(solve, *task) for task in tasks]

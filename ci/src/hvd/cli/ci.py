@@ -12,6 +12,7 @@ from typing import List, Optional
 import typer
 
 from hvd.build.pipeline import Options
+from hvd.ci import propose as proposing
 from hvd.ci import sites as site_ages
 from hvd.ci.gitlab import generate as generating
 from hvd.ci.gitlab import jobs
@@ -19,6 +20,7 @@ from hvd.cli.common import SOURCES, takes
 from hvd.core import console, paths
 from hvd.model import environment
 from hvd.model.versions import pinned
+from hvd.upkeep import proposal
 
 app = typer.Typer(
     help="Commands for pipelines; see docs/pipelines.md.",
@@ -87,6 +89,19 @@ def rebuild(options: Options, name: str = NameArgument) -> None:
 def smoke(options: Options, name: str = NameArgument) -> None:
     """Install an environment from the binary cache, and test it on two ranks."""
     jobs.smoke(name, _by_spack(options))
+
+
+@app.command()
+def propose(
+    directory: Optional[pathlib.Path] = typer.Option(
+        None, "--from", metavar="DIR", show_default=False,
+        help="Where ./hvd versions has written proposals.json.  [default: .hvd/versions]",
+    ),
+) -> None:  # fmt: skip
+    """Push the newer versions that ./hvd versions proposed to a branch, and open a change."""
+    proposals = proposal.load(directory or paths.state() / "versions")
+    branch = proposing.propose(proposals)
+    console.note(f"pushed to {branch}" if branch else "nothing to change")
 
 
 def _by_spack(options: Options) -> Options:

@@ -7,11 +7,13 @@ from typing import List, Optional
 
 import typer
 
+from hvd.ci import reproduce
 from hvd.cli import (
     activate,
     bench,
     bundle,
     cache,
+    canary,
     check,
     ci,
     container,
@@ -26,8 +28,10 @@ from hvd.cli import (
     matrix,
     pipeline,
     publish,
+    release,
     testing,
     timeline,
+    versions,
     wheel,
 )
 from hvd.core import console
@@ -36,6 +40,8 @@ from hvd.core.run import EXIT_STATUS, StageFailed
 
 #: The exit status for wrong usage and for errors outside a stage, as in most tools.
 USAGE = 2
+#: The exit status after Ctrl-C, as a shell has it.
+INTERRUPTED = 130
 
 app = typer.Typer(
     name="./hvd",
@@ -65,6 +71,7 @@ app.command(name="activate")(activate.activate)
 app.command(name="bench")(bench.bench)
 app.command(name="bundle")(bundle.bundle)
 app.add_typer(cache.app, name="cache")
+app.command(name="canary")(canary.canary)
 app.command(name="check", context_settings=_MORE)(check.check)
 app.add_typer(ci.app, name="ci")
 app.command(name="container")(container.container)
@@ -75,21 +82,34 @@ app.command(name="kernel")(kernel.install_kernel)
 app.command(name="launch")(launch.launch)
 app.command(name="matrix")(matrix.matrix)
 app.command(name="publish")(publish.publish)
+app.command(name="release")(release.release)
 app.command(name="timeline")(timeline.timeline)
+app.command(name="versions")(versions.versions)
 app.command(name="wheel")(wheel.wheel)
 app.command(name="externals")(environments.write_externals)
 app.command(name="test", context_settings={**_MORE, "ignore_unknown_options": True})(testing.test)
 
 
 def main(arguments: Optional[List[str]] = None) -> None:
-    """Run a command; end the process with its status."""
+    """Run a command; end the process with its status, and in a job say how to repeat it."""
+    status = _run(arguments)
+    if status not in (0, INTERRUPTED):
+        for line in reproduce.lines(sys.argv[1:] if arguments is None else arguments):
+            console.aside(line)
+    sys.exit(status)
+
+
+def _run(arguments: Optional[List[str]]) -> int:
     try:
         app(args=arguments, prog_name="./hvd")
     except StageFailed as failure:
-        sys.exit(failure.status)
+        return failure.status
     except HvdError as error:
         console.error(error, getattr(error, "tail", ""))
-        sys.exit(USAGE)
+        return USAGE
     except KeyboardInterrupt:
         console.err.print("interrupted")
-        sys.exit(130)
+        return INTERRUPTED
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    return 0

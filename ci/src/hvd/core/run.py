@@ -22,6 +22,7 @@ EXIT_STATUS = {
     "report": 14,
     "cache": 15,
     "bundle": 16,
+    "release": 17,
 }
 
 

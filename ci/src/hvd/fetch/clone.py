@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import subprocess
 import tempfile
+from typing import Dict
 
 from hvd.core import process
 from hvd.core.errors import CommandFailed, HvdError
@@ -15,7 +16,7 @@ from hvd.model.versions import Pin
 #: Seconds that one git command may take.
 TIMEOUT = 900
 #: git asks no questions, and gives up on a connection that is dead for 30 seconds.
-_UNATTENDED = {
+UNATTENDED = {
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_HTTP_LOW_SPEED_LIMIT": "1",
     "GIT_HTTP_LOW_SPEED_TIME": "30",
@@ -37,7 +38,7 @@ def ensure(address: str, pin: Pin, destination: pathlib.Path, log: pathlib.Path)
     scratch = pathlib.Path(
         tempfile.mkdtemp(prefix=f".{destination.name}-", dir=destination.parent)
     )
-    environment = {**os.environ, **_UNATTENDED}
+    environment = {**os.environ, **UNATTENDED}
     try:
         for command in (
             ["git", "init", "--quiet", scratch],
@@ -54,6 +55,36 @@ def ensure(address: str, pin: Pin, destination: pathlib.Path, log: pathlib.Path)
         ) from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def references(address: str, *patterns: str) -> Dict[str, str]:
+    """Return the commits of a repository's references, such as ``HEAD`` or ``refs/tags/v1``.
+
+    Args:
+        patterns: those to ask for, as ``git ls-remote`` takes them; none for all.
+
+    Raises:
+        HvdError: the address cannot be reached.
+    """
+    done = subprocess.run(
+        ["git", "ls-remote", "--quiet", address, *patterns],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **UNATTENDED},
+        timeout=TIMEOUT,
+    )
+    if done.returncode != 0:
+        raise HvdError(
+            f"{address}: {(done.stderr.strip().splitlines() or ['git ls-remote failed'])[0]}",
+            "check the address and the network, or give another one; see ./hvd setup --help",
+        )
+    found = dict(line.split("\t")[::-1] for line in done.stdout.splitlines())
+    # of an annotated tag, what it points to
+    peeled = {
+        name[: -len("^{}")]: commit for name, commit in found.items() if name.endswith("^{}")
+    }
+    return {name: commit for name, commit in {**found, **peeled}.items() if "^{}" not in name}
 
 
 def commit(directory: pathlib.Path) -> str:

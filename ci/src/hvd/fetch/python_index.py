@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import hashlib
 import pathlib
@@ -12,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import urllib.parse
-from typing import Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import requests
 
@@ -24,6 +25,44 @@ _SETTING = re.compile(r"^(?P<scope>[\w.-]+|:env:)\.(?P<key>[\w-]+)='(?P<value>.*
 _CHUNK = 1 << 20
 #: The name of a file that may be the one, for messages, and what writes it to a path.
 _Candidate = Tuple[str, Callable[[pathlib.Path], object]]
+
+
+@dataclasses.dataclass(frozen=True)
+class File:
+    """A file of a project on an index; what the index does not say is empty."""
+
+    name: str
+    requires_python: str = ""
+    sha256: str = ""
+
+
+def files(project: str) -> List[File]:
+    """Return every file of ``project`` that is not yanked, from all indexes of pip.
+
+    Raises:
+        HvdError: an index cannot be reached, or none has the project.
+    """
+    settings, found, problems = pip_settings(), [], []
+    for url in _indexes(settings):
+        if url.startswith("file:"):
+            found += [File(each.name) for each in _directory(f"{url}/{project}").glob("*")]
+            continue
+        # an index that is down must not pass for one without news
+        page, problem = _page(url, settings.get("cert"), project)
+        if page is None:
+            problems.append(problem)
+            continue
+        found += [
+            File(each.filename, each.requires_python or "", each.digests.get("sha256", ""))
+            for each in page.packages
+            if not each.is_yanked
+        ]
+    if not found or any(not problem.endswith(_unknown(project)) for problem in problems):
+        raise HvdError(
+            f"{project}: " + ("; ".join(problems) or "no index is configured"),
+            "see which indexes pip uses with: python3 -m pip config list",
+        )
+    return found
 
 
 def fetch(project: str, filename: str, sha256: str, destination: pathlib.Path) -> None:
@@ -99,38 +138,62 @@ def _candidates(
     """Files called ``filename``: first in pip's link directories, then on its indexes."""
     for link in settings.get("find-links", "").split():
         yield from _local(link, filename)
-    for url in [settings["index-url"], *settings.get("extra-index-url", "").split()]:
+    for url in _indexes(settings):
         if url.startswith("file:"):
             yield from _local(f"{url}/{project}", filename)
         else:
             yield from _remote(url, settings.get("cert"), project, filename, problems)
 
 
+def _indexes(settings: Dict[str, str]) -> List[str]:
+    return [settings["index-url"], *settings.get("extra-index-url", "").split()]
+
+
+def _directory(url: str) -> pathlib.Path:
+    return pathlib.Path(urllib.parse.urlparse(url).path)
+
+
 def _local(url: str, filename: str) -> Iterator[_Candidate]:
-    file = pathlib.Path(urllib.parse.urlparse(url).path, filename)
+    file = _directory(url) / filename
     if file.is_file():
         yield str(file), functools.partial(shutil.copyfile, file)
 
 
-def _remote(
-    url: str, cert: Optional[str], project: str, filename: str, problems: List[str]
-) -> Iterator[_Candidate]:
+def _client(url: str, cert: Optional[str]) -> Any:
     # half a second, which commands that fetch nothing need not spend
     import pypi_simple
 
     session = requests.Session()
     if cert:
         session.verify = cert
+    return pypi_simple.PyPISimple(url, session=session)
+
+
+def _unknown(project: str) -> str:
+    return f"does not have {project}"
+
+
+def _page(url: str, cert: Optional[str], project: str) -> Tuple[Any, str]:
+    """Return the index's page of ``project``; None if there is none, and why."""
+    import pypi_simple
+
     host = urllib.parse.urlparse(url).hostname
-    client = pypi_simple.PyPISimple(url, session=session)
     try:
-        page = client.get_project_page(project)
+        return _client(url, cert).get_project_page(project), ""
     except pypi_simple.NoSuchProjectError:
-        problems.append(f"{host} does not have {project}")
-        return
+        return None, f"{host} {_unknown(project)}"
     except (requests.RequestException, pypi_simple.UnsupportedRepoVersionError) as error:
-        problems.append(f"{host}: {type(error).__name__}")
+        return None, f"{host}: {type(error).__name__}"
+
+
+def _remote(
+    url: str, cert: Optional[str], project: str, filename: str, problems: List[str]
+) -> Iterator[_Candidate]:
+    page, problem = _page(url, cert, project)
+    if page is None:
+        problems.append(problem)
         return
+    host, client = urllib.parse.urlparse(url).hostname, _client(url, cert)
     found = [each for each in page.packages if _normal(each.filename) == _normal(filename)]
     if not found:
         problems.append(f"{host} has {project} but not {filename}")

@@ -1,0 +1,47 @@
+"""``./hvd canary``."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import List, Optional
+
+import typer
+
+from hvd.build.pipeline import Options
+from hvd.cli.common import SOURCES, takes
+from hvd.core import console, paths
+from hvd.core.errors import HvdError, nearest
+from hvd.upkeep import canary as upkeep
+
+
+@takes(*SOURCES, "python", "jobs", "verbose")
+def canary(
+    options: Options,
+    names: Optional[List[str]] = typer.Argument(
+        None, metavar="[NAME]...",
+        help="Environments, or py-horovod for a Spack with nothing else.  [default: all]",
+    ),
+    to: Optional[pathlib.Path] = typer.Option(
+        None, "--to", metavar="DIR", show_default=False,
+        help="Where to write report.md and report.json.  [default: .hvd/reports/canary]",
+    ),
+) -> None:  # fmt: skip
+    """Solve everything with the newest commits of Spack and its packages, and bisect what fails.
+
+    --spack and --packages name git repositories with their history; --pair is the supported pair
+    between which and the newest commits is searched. Nothing is built, and no solution of this
+    checkout changes.
+
+    Exit status: 1 if something has no right solution.
+    """
+    known = upkeep.names()
+    for name in names or []:
+        if name not in known:
+            raise HvdError(f"no environment is called '{name}'", nearest(name, known))
+    report = upkeep.run(names or known, options)
+    for path in report.write(to or paths.state() / "reports" / "canary"):
+        console.note(paths.shorten(path))
+    for each in report.broken:
+        since = f"since {each.commit.id[:12]} of {each.kind}" if each.commit else each.note
+        console.note(f"{each.name} fails {since}")
+    raise typer.Exit(1 if report.broken else 0)

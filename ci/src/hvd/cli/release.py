@@ -1,0 +1,45 @@
+"""``./hvd release``."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import List, Optional
+
+import typer
+
+from hvd.core import console, paths
+from hvd.core.run import Run
+from hvd.model import environment
+from hvd.upkeep import release as upkeep
+
+
+def release(
+    version: str = typer.Argument(..., metavar="VERSION", help="Three numbers, such as 0.2.0."),
+    sign: str = typer.Option(
+        "", "--sign", metavar="KEY", show_default=False,
+        help="Sign tag and checksums with this key of your own gpg keyring.",
+    ),
+    bundles: Optional[List[str]] = typer.Option(
+        None, "--bundle", metavar="ENV", show_default=False,
+        help="Add a bundle of this environment (gigabytes); may be repeated.",
+    ),
+    to: Optional[pathlib.Path] = typer.Option(
+        None, "--to", metavar="DIR", show_default=False,
+        help="Where the files go.  [default: .hvd/releases/VERSION]",
+    ),
+) -> None:  # fmt: skip
+    """Release this checkout: a commit with the version, a tag, an archive, checksums.
+
+    The section Unreleased of CHANGELOG.md becomes that of the version, with the pairs of Spack
+    and packages that are tested, and the text of the tag. All is made or nothing; nothing is
+    pushed.
+    """
+    planned = upkeep.plan(version, sign)
+    for name in bundles or []:
+        environment.load(name)
+    directory = (to or paths.state() / "releases" / version).expanduser().absolute()
+    run = Run("release", "git")
+    with run.stage("release"), run.step(planned.tag) as task:
+        upkeep.make(planned, bundles or [], directory, task)
+        task.say(paths.shorten(directory))
+    console.note(f"to publish it: git push origin HEAD {planned.tag}, and the files")

@@ -1,0 +1,74 @@
+"""A change of Spack's packages that breaks an environment is found, and its commit named."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import shutil
+
+import pytest
+
+from hvd.model.versions import pinned
+from tests.checkout import copy_checkout, run
+
+#: The smallest one of a site.
+ENVIRONMENT = "stampede3-cpu-hvd"
+#: Recipes that commits change before and after the one that breaks.
+HARMLESS = ("zlib", "bzip2", "gmake")
+
+
+@pytest.fixture
+def repositories(located, tmp_path):
+    """Copies of Spack and its packages with one commit each: the cache's have no history."""
+    found = {}
+    for kind, source in (("spack", located.root), ("packages", located.packages)):
+        found[kind] = tmp_path / kind
+        shutil.copytree(source, found[kind], symlinks=True, ignore=shutil.ignore_patterns(".git"))
+        run(["git", "init", "--quiet", found[kind]])
+        # Spack has files that it tells git to ignore
+        run(["git", "-C", found[kind], "add", "--force", "."])
+        committed(found[kind], "all")
+    return found
+
+
+def committed(root: pathlib.Path, message: str) -> str:
+    git = ["git", "-C", root, "-c", "user.name=t", "-c", "user.email=t@example.org"]
+    run([*git, "commit", "--quiet", "--all", "-m", message])
+    return run(["git", "-C", root, "rev-parse", "HEAD"]).strip()
+
+
+def test_a_package_that_is_renamed_is_found(repositories, pair, tmp_path):
+    root = repositories["packages"]
+    recipes = root / "repos" / "spack_repo" / "builtin" / "packages"
+    git = ["git", "-C", root]
+    pins = {k: run(["git", "-C", p, "rev-parse", "HEAD"]).strip() for k, p in repositories.items()}
+
+    def harmless(name: str) -> None:
+        with open(recipes / name / "package.py", "a") as recipe:
+            recipe.write("\n# a comment\n")
+        committed(root, f"{name}: a comment")
+
+    for name in HARMLESS:
+        harmless(name)
+    run([*git, "mv", recipes / "py_psutil", recipes / "py_process_utilities"])
+    recipe = recipes / "py_process_utilities" / "package.py"
+    recipe.write_text(recipe.read_text().replace("class PyPsutil", "class PyProcessUtilities"))
+    planted = committed(root, "py-psutil: rename to py-process-utilities")
+    for name in HARMLESS:
+        harmless(name)
+
+    checkout = copy_checkout(tmp_path / "hvd")
+    versions = checkout.root / "ci" / "versions.yaml"
+    known = pinned().pair(pair)
+    text = versions.read_text().replace(known.spack.commit, pins["spack"])
+    versions.write_text(text.replace(known.packages.commit, pins["packages"]))
+    words = ["canary", ENVIRONMENT, "--pair", pair]
+    for kind, place in repositories.items():
+        words += [f"--{kind}", place]
+    output = checkout.hvd(*words, status=1, XDG_CACHE_HOME=str(tmp_path / "cache"))
+    (broken,) = json.loads((checkout.state / "reports/canary/report.json").read_text())["broken"]
+    assert broken["name"] == ENVIRONMENT
+    assert (broken["kind"], broken["commit"]["id"]) == ("packages", planted), output
+    assert "py_psutil" in broken["reason"]
+    # no solution of the checkout has changed
+    assert not (checkout.root / "environments" / ENVIRONMENT / "spack.lock").exists()

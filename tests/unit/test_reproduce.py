@@ -1,0 +1,79 @@
+"""A failed job says how to repeat it."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+
+import pytest
+
+from hvd.ci import reproduce
+from hvd.cli import main as cli
+from hvd.core import paths
+from hvd.host import machine
+
+COMMIT = subprocess.run(
+    ["git", "-C", paths.ROOT, "rev-parse", "HEAD"], capture_output=True, text=True
+).stdout.strip()
+
+
+def words(arguments, **variables):
+    """The words of the command, from ./hvd or what is before it on."""
+    command, _ = reproduce.lines(arguments, {"CI": "true", **variables})
+    checkout, _, rest = command.partition(": ")[2].partition(" && ")
+    assert checkout == f"git checkout {COMMIT}"
+    return shlex.split(rest)
+
+
+def test_a_command_by_hand_is_not_repeated():
+    assert reproduce.lines(["run"], {}) == []
+
+
+def test_the_command_of_a_job():
+    arguments = ["run", "--spec", "py-horovod@0.28.1 +mpi~gloo"]
+    assert words(arguments) == ["./hvd", *arguments]
+
+
+def test_what_decides_what_it_does_and_no_secret():
+    found = words(["run"], HVD_PACKAGES="/a b", SPACK_SIGNING_KEY="x", HVD_CI_CACHE="s3://k@x")
+    assert found == ["env", "HVD_PACKAGES=/a b", "./hvd", "run"]
+
+
+def test_the_container_of_a_job():
+    found = words(["test"], CI_JOB_IMAGE="docker.io/debian:12")
+    assert found[:2] == ["podman", "run"] and found[-3:] == [
+        "docker.io/debian:12",
+        "./hvd",
+        "test",
+    ]
+
+
+@pytest.mark.parametrize(("job", "by_hand"), [("rebuild", "build"), ("smoke", "run")])
+def test_a_job_that_needs_artifacts(job, by_hand):
+    assert words(["ci", job, "local-hvd"]) == ["./hvd", by_hand, "local-hvd", "--engine", "spack"]
+
+
+def test_the_machine_is_named():
+    _, where = reproduce.lines(["run"], {"CI": "true", "ImageOS": "ubuntu24", "ImageVersion": "7"})
+    assert machine.describe()["os"] in where and where.endswith("runner image ubuntu24 7")
+
+
+def test_in_a_root_the_command_outside_says_it(monkeypatch):
+    here = {**machine.describe(), "root": "trixie"}
+    monkeypatch.setattr(machine, "describe", lambda: here)
+    assert reproduce.lines(["run"], {"CI": "true"}) == []
+    here["root"] = "somebody's own"
+    assert reproduce.lines(["run"], {"CI": "true"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [(["run", "no-such-hvd"], True), (["list"], False), (["run", "--no-such-option"], True)],
+)
+def test_it_is_said_after_a_failure_alone(monkeypatch, capsys, arguments, said):
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(SystemExit) as ended:
+        cli.main(arguments)
+    assert bool(ended.value.code) == said
+    line = f"./hvd {shlex.join(arguments)}"
+    assert (line in capsys.readouterr().err) == said
