@@ -60,6 +60,12 @@ OTHERS = [
     ("stampede2-hvd --partition normal", "mpiexec.hydra -l -ppn 1 -n 1", {}),
     ("alpha-hvd", "srun -N 1 -n 8", {}),
     ("capella-hvd --nodes 3", "srun -N 3 -n 12", {}),
+    (
+        "parallelcluster-hvd --nodes 2",
+        "mpirun -np 16 -N 8 --bind-to none -x LD_LIBRARY_PATH -x PATH -x FI_PROVIDER=efa "
+        "-x FI_EFA_FORK_SAFE=1 -x NCCL_SOCKET_IFNAME=^docker,lo,veth",
+        {},
+    ),
     ("local-hvd", "mpirun -np 2", {}),
     ("local-hvd --hosts a,b --env X=1", "mpirun -np 4 -H a:2,b:2 -x X=1", {}),
     # more ranks than GPUs, where nothing forbids them

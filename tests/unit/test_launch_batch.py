@@ -22,7 +22,8 @@ SBATCH = {
     *("-A", "-c", "-C", "-d", "-D", "-e", "-J", "-n", "-N", "-o", "-p", "-q", "-S", "-t", "-w"),
     *("--account", "--constraint", "--cpus-per-task", "--error", "--gpus-per-node", "--gres"),
     *("--gpu-bind", "--job-name", "--mem", "--mem-per-cpu", "--network", "--nodes", "--ntasks"),
-    *("--ntasks-per-node", "--output", "--partition", "--qos", "--time"),
+    *("--ntasks-per-node", "--output", "--partition", "--qos", "--time", "--exclusive"),
+    "--wait-all-nodes",
 }
 BSUB = {"-P", "-W", "-csm", "-n", "-nnodes", "-R", "-q", "-J", "-o", "-e"}
 PERLMUTTER = """\
@@ -258,8 +259,9 @@ def test_horovodrun_asks_for_its_hosts_inside_of_the_job() -> None:
     assert batch.script(named).endswith("\nhorovodrun -np 12 -H a:6,b:6 x\n")
 
 
-#: Lines of the sites' documents of 2026: perlmutter_gpu.sbatch of WarpX at 1b312c6, and OLCF's
-#: pytorch_frontier.rst at f0571fe, whose srun has the nodes and ranks that the job has.
+#: Lines of the sites' documents of 2026: perlmutter_gpu.sbatch of WarpX at 1b312c6; OLCF's
+#: pytorch_frontier.rst at f0571fe, whose srun has the nodes and ranks that the job has; and
+#: nccl-tests-container.sbatch of awsome-distributed-ai at 95b939c.
 DOCUMENTS = {
     "perlmutter-hvd": """\
 #SBATCH -A p_g
@@ -278,6 +280,14 @@ srun python train.py""",
 #SBATCH -N 2
 #SBATCH --network=disable_rdzv_get
 srun -c 7 --gpus-per-task=1 --gpu-bind=closest python train.py""",
+    "parallelcluster-hvd": """\
+#SBATCH -N 2
+#SBATCH --ntasks-per-node=8
+#SBATCH --gpus-per-node=8
+#SBATCH --exclusive
+#SBATCH --wait-all-nodes=1
+export FI_PROVIDER=efa
+export FI_EFA_FORK_SAFE=1""",
 }
 
 
@@ -285,6 +295,32 @@ srun -c 7 --gpus-per-task=1 --gpu-bind=closest python train.py""",
 def test_a_script_has_the_lines_of_the_documents(name) -> None:
     request = launch(name, nodes=2, account="p_g", program=("python", "train.py"))
     assert set(DOCUMENTS[name].splitlines()) <= set(batch.script(request).splitlines())
+
+
+#: Options of ./hvd launch, the launcher's line in a document, and the words that are only in the
+#: document's, or only in ours.  AWS: nccl-tests-ami.sbatch and nccl-tests-container.sbatch of
+#: awsome-distributed-ai at 95b939c, whose LD_LIBRARY_PATH is for a program outside of Spack.
+LAUNCHERS = [
+    (
+        "parallelcluster-hvd --nodes 2",
+        "mpirun -n 16 -N 8 -x FI_PROVIDER=efa -x FI_EFA_FORK_SAFE=1 -x LD_LIBRARY_PATH=... "
+        "-x NCCL_DEBUG=INFO -x NCCL_SOCKET_IFNAME=^docker,lo,veth --bind-to none",
+        "-n LD_LIBRARY_PATH=... NCCL_DEBUG=INFO",
+        "-np LD_LIBRARY_PATH PATH",
+    ),
+    ("parallelcluster-hvd --nodes 2 --via srun", "srun --mpi=pmix --cpu-bind=none", "", ""),
+]
+
+
+@pytest.mark.parametrize(("options", "document", "left_out", "added"), LAUNCHERS)
+def test_a_launcher_has_the_words_of_the_documents(
+    options, document, left_out, added, launched
+) -> None:
+    script = launched([*options.split(), "--batch", "--", "python", "train.py"]).out
+    ours, theirs = words(script)[-1][:-2], document.split()
+    assert program_of(script) == ["python", "train.py"]
+    assert set(theirs) - set(ours) == set(left_out.split())
+    assert set(ours) - set(theirs) == set(added.split())
 
 
 @pytest.mark.parametrize(("ranks", "cpus"), [(1, 6), (6, 6), (7, 5), (8, 5)])

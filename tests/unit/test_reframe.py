@@ -24,6 +24,11 @@ LINES = {
     "capella": ("#SBATCH --cpus-per-task=14", "srun python "),
     "frontier": ("#SBATCH --network=disable_rdzv_get", "srun -c 7 --gpus-per-task=1 "),
     "local": ("mpirun -np 2 ",),
+    "parallelcluster": (
+        "#SBATCH -p p4d",
+        "#SBATCH --gpus-per-node=1",
+        "mpirun -np 2 -N 1 --bind-to none ",
+    ),
     "perlmutter": (
         "export SRUN_CPUS_PER_TASK=32",
         "#SBATCH --gpus-per-node=1",

@@ -52,7 +52,7 @@ def _method(name: str, **properties: object) -> Callable[[Words], Words]:
 # unless the machine's Slurm is configured otherwise: man srun, --kill-on-bad-exit
 @_method("srun", scheduler="slurm", variables={"SLURM_KILL_BAD_EXIT": "1"})
 def _srun(request: Request, script: bool) -> List[str]:
-    words = ["srun", *request.settings.options]
+    words = ["srun", *_filled(request, request.settings.options)]
     container: List[str] = []
     if request.image:
         shifter = request.settings.shifter
@@ -62,9 +62,7 @@ def _srun(request: Request, script: bool) -> List[str]:
     if not script:
         words += [] if request.fills_job else ["-N", str(request.nodes)]
         words += ["-n", str(request.ranks)]
-    cpus = request.partition.cpus(request.ranks_per_node)
-    words += [word.format(cpus_per_rank=cpus) for word in request.partition.slurm.step]
-    return words + container
+    return words + _filled(request, request.partition.slurm.step) + container
 
 
 @_method("mpirun", takes=("hosts",), forwards=True)
@@ -72,7 +70,7 @@ def _mpirun(request: Request, script: bool) -> List[str]:
     """Open MPI's, which gets the hosts of a Slurm job from Slurm."""
     settings = request.settings
     words = ["mpirun", "-np", str(request.ranks), *_hosts_option(request, request.hosts)]
-    words += [*settings.options, *_forwarded(request), *settings.transport]
+    words += [*_filled(request, settings.options), *_forwarded(request), *settings.transport]
     return words + ([] if request.rdma else list(settings.without_rdma or ()))
 
 
@@ -139,7 +137,7 @@ def _ddl_mpirun(request: Request, script: bool) -> List[str]:
     }
     listed = ";".join(f"{host}:{numbers}" for host, numbers in ranks.items())
     return [
-        *("mpirun", *_forwarded(request), *request.settings.options),
+        *("mpirun", *_forwarded(request), *_filled(request, request.settings.options)),
         *("--rankfile", request.rankfile),
         # ddlrun ends the value with a blank
         *("-x", f"DDL_OPTIONS=-mode p:{shape} ", "-n", total),
@@ -151,7 +149,7 @@ def _ddl_mpirun(request: Request, script: bool) -> List[str]:
 @_method("mpiexec.hydra")
 def _hydra(request: Request, script: bool) -> List[str]:
     """Intel MPI's, which gets the hosts of a Slurm job from Slurm."""
-    words = ["mpiexec.hydra", *request.settings.options]
+    words = ["mpiexec.hydra", *_filled(request, request.settings.options)]
     words += ["-ppn", str(request.ranks_per_node), "-n", str(request.ranks)]
     pin = request.partition.pin
     if pin and request.ranks_per_node == 1:
@@ -311,6 +309,13 @@ def _check_build(request: Request) -> None:
     name = request.environment
     if request.gloo and environment.load(name).root.variants.get("gloo") is False:
         raise HvdError(f"--gloo: {name} is built without Gloo (~gloo)", "leave --gloo out")
+
+
+def _filled(request: Request, words: Sequence[str]) -> List[str]:
+    """Return ``words`` of the site's file with the numbers of this request."""
+    ranks = request.ranks_per_node
+    values = {"ranks_per_node": ranks, "cpus_per_rank": request.partition.cpus(ranks)}
+    return [word.format(**values) for word in words]
 
 
 def _hosts_option(request: Request, hosts: Sequence[str]) -> List[str]:
