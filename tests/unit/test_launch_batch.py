@@ -260,8 +260,9 @@ def test_horovodrun_asks_for_its_hosts_inside_of_the_job() -> None:
 
 
 #: Lines of the sites' documents of 2026: perlmutter_gpu.sbatch of WarpX at 1b312c6; OLCF's
-#: pytorch_frontier.rst at f0571fe, whose srun has the nodes and ranks that the job has; and
-#: nccl-tests-container.sbatch of awsome-distributed-ai at 95b939c.
+#: pytorch_frontier.rst at f0571fe, whose srun has the nodes and ranks that the job has;
+#: nccl-tests-container.sbatch of awsome-distributed-ai at 95b939c; and job.sh for Leonardo of
+#: WarpX at 1b312c6, whose --mem=494000 for 32 cores is given for each here.
 DOCUMENTS = {
     "perlmutter-hvd": """\
 #SBATCH -A p_g
@@ -288,6 +289,15 @@ srun -c 7 --gpus-per-task=1 --gpu-bind=closest python train.py""",
 #SBATCH --wait-all-nodes=1
 export FI_PROVIDER=efa
 export FI_EFA_FORK_SAFE=1""",
+    "leonardo-hvd": """\
+#SBATCH -A p_g
+#SBATCH -p boost_usr_prod
+#SBATCH -N 2
+#SBATCH -c 8
+#SBATCH --ntasks-per-node=4
+#SBATCH --gres=gpu:4
+#SBATCH --mem-per-cpu=15437
+srun python train.py""",
 }
 
 

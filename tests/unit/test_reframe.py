@@ -23,6 +23,7 @@ LINES = {
     "alpha": ("#SBATCH --gres=gpu:1", "#SBATCH --mem-per-cpu=20625", "srun python "),
     "capella": ("#SBATCH --cpus-per-task=14", "srun python "),
     "frontier": ("#SBATCH --network=disable_rdzv_get", "srun -c 7 --gpus-per-task=1 "),
+    "leonardo": ("#SBATCH --gres=gpu:1", "#SBATCH --mem-per-cpu=15437", "srun python "),
     "local": ("mpirun -np 2 ",),
     "parallelcluster": (
         "#SBATCH -p p4d",
