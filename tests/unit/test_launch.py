@@ -54,6 +54,7 @@ DOCUMENTED = [
 OTHERS = [
     ("frontier-hvd --nodes 2", "srun -N 2 -n 16 -c 7 --gpus-per-task=1 --gpu-bind=closest", {}),
     ("stampede3-hvd --nodes 2", "ibrun -n 8", {}),
+    ("vista-hvd --nodes 2", "ibrun -n 2", {}),
     ("stampede3-cpu-hvd --ranks-per-node 112", "ibrun -n 112", {}),
     ("stampede2-hvd --via ibrun --ranks-per-node 2", "ibrun -n 2", {}),
     ("stampede2-hvd --ranks-per-node 2", "mpiexec.hydra -l -ppn 2 -n 2 numactl -p 1", {}),
@@ -143,6 +144,8 @@ def test_the_line(options, line, environ, launched) -> None:
         ),
         ("stampede2-hvd --nodes 2 --time 1:00:00", "idev -p flat-quadrant -N 2 -n 2 -m 60"),
         ("stampede3-hvd --account a", "idev -p h100 -N 1 -n 4 -A a"),
+        # `idev -p gh-dev -N 2 -n 2 -t 1:00:00` in TACC's page; -m is in its other pages
+        ("vista-hvd --queue gh-dev --nodes 2 --time 1:00:00", "idev -p gh-dev -N 2 -n 2 -m 60"),
         (
             "summit-hvd --nodes 2 --time 2:30:01 --account a",
             "bsub -W 2:31 -nnodes 2 -P a -Is /bin/bash",

@@ -261,8 +261,9 @@ def test_horovodrun_asks_for_its_hosts_inside_of_the_job() -> None:
 
 #: Lines of the sites' documents of 2026: perlmutter_gpu.sbatch of WarpX at 1b312c6; OLCF's
 #: pytorch_frontier.rst at f0571fe, whose srun has the nodes and ranks that the job has;
-#: nccl-tests-container.sbatch of awsome-distributed-ai at 95b939c; and job.sh for Leonardo of
-#: WarpX at 1b312c6, whose --mem=494000 for 32 cores is given for each here.
+#: nccl-tests-container.sbatch of awsome-distributed-ai at 95b939c; job.sh for Leonardo of WarpX at
+#: 1b312c6, whose --mem=494000 for 32 cores is given for each here; and launching.md for Vista of
+#: TACC-Docs at 1d94ecf, with the ranks of gh.
 DOCUMENTS = {
     "perlmutter-hvd": """\
 #SBATCH -A p_g
@@ -298,13 +299,22 @@ export FI_EFA_FORK_SAFE=1""",
 #SBATCH --gres=gpu:4
 #SBATCH --mem-per-cpu=15437
 srun python train.py""",
+    "vista-hvd": """\
+#SBATCH -p gh
+#SBATCH -N 2
+#SBATCH -n 2
+ibrun python train.py""",
 }
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_a_script_has_the_lines_of_the_documents(name) -> None:
     request = launch(name, nodes=2, account="p_g", program=("python", "train.py"))
-    assert set(DOCUMENTS[name].splitlines()) <= set(batch.script(request).splitlines())
+    lines = batch.script(request).splitlines()
+    assert set(DOCUMENTS[name].splitlines()) <= set(lines)
+    if name == "vista-hvd":
+        # the options that the guide says are rejected
+        assert not re.search("--(gres|gpus|mem|export)", "\n".join(lines))
 
 
 #: Options of ./hvd launch, the launcher's line in a document, and the words that are only in the
