@@ -23,7 +23,7 @@ SBATCH = {
     *("--account", "--constraint", "--cpus-per-task", "--error", "--gpus-per-node", "--gres"),
     *("--gpu-bind", "--job-name", "--mem", "--mem-per-cpu", "--network", "--nodes", "--ntasks"),
     *("--ntasks-per-node", "--output", "--partition", "--qos", "--time", "--exclusive"),
-    "--wait-all-nodes",
+    *("--threads-per-core", "--wait-all-nodes"),
 }
 BSUB = {"-P", "-W", "-csm", "-n", "-nnodes", "-R", "-q", "-J", "-o", "-e"}
 PERLMUTTER = """\
@@ -262,8 +262,8 @@ def test_horovodrun_asks_for_its_hosts_inside_of_the_job() -> None:
 #: Lines of the sites' documents of 2026: perlmutter_gpu.sbatch of WarpX at 1b312c6; OLCF's
 #: pytorch_frontier.rst at f0571fe, whose srun has the nodes and ranks that the job has;
 #: nccl-tests-container.sbatch of awsome-distributed-ai at 95b939c; job.sh for Leonardo of WarpX at
-#: 1b312c6, whose --mem=494000 for 32 cores is given for each here; and launching.md for Vista of
-#: TACC-Docs at 1d94ecf, with the ranks of gh.
+#: 1b312c6, whose --mem=494000 for 32 cores is given for each here; launching.md for Vista of
+#: TACC-Docs at 1d94ecf, with the ranks of gh; and scripts of JUWELS' and JUPITER's users, 2026.
 DOCUMENTS = {
     "perlmutter-hvd": """\
 #SBATCH -A p_g
@@ -304,6 +304,25 @@ srun python train.py""",
 #SBATCH -N 2
 #SBATCH -n 2
 ibrun python train.py""",
+    "juwels-hvd": """\
+#SBATCH -A p_g
+#SBATCH -p booster
+#SBATCH -N 2
+#SBATCH -c 12
+#SBATCH --ntasks-per-node=4
+#SBATCH --threads-per-core=1
+#SBATCH --gres=gpu:4
+export SRUN_CPUS_PER_TASK=12
+srun python train.py""",
+    "jupiter-hvd": """\
+#SBATCH -A p_g
+#SBATCH -p booster
+#SBATCH -N 2
+#SBATCH -c 72
+#SBATCH --ntasks-per-node=4
+#SBATCH --gres=gpu:4
+export SRUN_CPUS_PER_TASK=72
+srun python train.py""",
 }
 
 

@@ -23,6 +23,8 @@ LINES = {
     "alpha": ("#SBATCH --gres=gpu:1", "#SBATCH --mem-per-cpu=20625", "srun python "),
     "capella": ("#SBATCH --cpus-per-task=14", "srun python "),
     "frontier": ("#SBATCH --network=disable_rdzv_get", "srun -c 7 --gpus-per-task=1 "),
+    "jupiter": ("#SBATCH --cpus-per-task=72", "#SBATCH --gres=gpu:1", "srun python "),
+    "juwels": ("#SBATCH --cpus-per-task=12", "#SBATCH --threads-per-core=1", "srun python "),
     "leonardo": ("#SBATCH --gres=gpu:1", "#SBATCH --mem-per-cpu=15437", "srun python "),
     "local": ("mpirun -np 2 ",),
     "parallelcluster": (
