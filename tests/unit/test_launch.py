@@ -146,6 +146,12 @@ def test_the_line(options, line, environ, launched) -> None:
         ("stampede3-hvd --account a", "idev -p h100 -N 1 -n 4 -A a"),
         # `idev -p gh-dev -N 2 -n 2 -t 1:00:00` in TACC's page; -m is in its other pages
         ("vista-hvd --queue gh-dev --nodes 2 --time 1:00:00", "idev -p gh-dev -N 2 -n 2 -m 60"),
+        # ALCF's page has the same options without system= and place=, which its scripts have
+        (
+            "polaris-hvd --nodes 2 --time 1:00:00 --account a",
+            "qsub -I -l select=2:system=polaris -l place=scatter -l filesystems=home:eagle "
+            "-l walltime=1:00:00 -q debug -A a",
+        ),
         (
             "summit-hvd --nodes 2 --time 2:30:01 --account a",
             "bsub -W 2:31 -nnodes 2 -P a -Is /bin/bash",

@@ -26,6 +26,8 @@ SBATCH = {
     *("--threads-per-core", "--wait-all-nodes"),
 }
 BSUB = {"-P", "-W", "-csm", "-n", "-nnodes", "-R", "-q", "-J", "-o", "-e"}
+QSUB = {"-A", "-q", "-l", "-N", "-o", "-e"}
+OPTIONS = {"SBATCH": SBATCH, "BSUB": BSUB, "PBS": QSUB}
 PERLMUTTER = """\
 #!/bin/bash
 #SBATCH -A dasrepo_g
@@ -164,10 +166,10 @@ def test_every_script_is_shell_and_has_options_that_exist(name, method) -> None:
     )
     text = batch.script(request)
     assert subprocess.run(["bash", "-n"], input=text, text=True).returncode == 0
-    options = re.findall(r"^#(SBATCH|BSUB) (-[^ =\n]+)", text, re.MULTILINE)
+    options = re.findall(r"^#(SBATCH|BSUB|PBS) (-[^ =\n]+)", text, re.MULTILINE)
     assert len(options) == len(re.findall("^#[^!]", text, re.MULTILINE)) >= 6
     for directive, option in options:
-        assert option in (SBATCH if directive == "SBATCH" else BSUB)
+        assert option in OPTIONS[directive]
     assert text.endswith("'a b' '$c'\n")
 
 
@@ -263,7 +265,8 @@ def test_horovodrun_asks_for_its_hosts_inside_of_the_job() -> None:
 #: pytorch_frontier.rst at f0571fe, whose srun has the nodes and ranks that the job has;
 #: nccl-tests-container.sbatch of awsome-distributed-ai at 95b939c; job.sh for Leonardo of WarpX at
 #: 1b312c6, whose --mem=494000 for 32 cores is given for each here; launching.md for Vista of
-#: TACC-Docs at 1d94ecf, with the ranks of gh; and scripts of JUWELS' and JUPITER's users, 2026.
+#: TACC-Docs at 1d94ecf, with the ranks of gh; scripts of JUWELS' and JUPITER's users, 2026; and
+#: example-job-scripts.md for Polaris of argonne-lcf/user-guides at 7d04a3f.
 DOCUMENTS = {
     "perlmutter-hvd": """\
 #SBATCH -A p_g
@@ -323,6 +326,16 @@ srun python train.py""",
 #SBATCH --gres=gpu:4
 export SRUN_CPUS_PER_TASK=72
 srun python train.py""",
+    "polaris-hvd": """\
+#!/bin/bash -l
+#PBS -A p_g
+#PBS -q debug
+#PBS -l select=2:system=polaris
+#PBS -l place=scatter
+#PBS -l filesystems=home:eagle
+cd "$PBS_O_WORKDIR"
+export NCCL_NET='AWS Libfabric'
+export MPICH_GPU_SUPPORT_ENABLED=0""",
 }
 
 
@@ -348,6 +361,13 @@ LAUNCHERS = [
         "-np LD_LIBRARY_PATH PATH",
     ),
     ("parallelcluster-hvd --nodes 2 --via srun", "srun --mpi=pmix --cpu-bind=none", "", ""),
+    # using-gpus.md of argonne-lcf/user-guides at 7d04a3f, with the numbers of its variables
+    (
+        "polaris-hvd --nodes 2 --time 0:30:00",
+        "mpiexec -n 8 --ppn 4 --depth=8 --cpu-bind depth ./set_affinity_gpu_polaris.sh",
+        "./set_affinity_gpu_polaris.sh",
+        f"{methods.GPU_RANK} CUDA_VISIBLE_DEVICES PMI_LOCAL_RANK 3,2,1,0",
+    ),
 ]
 
 
@@ -360,6 +380,25 @@ def test_a_launcher_has_the_words_of_the_documents(
     assert program_of(script) == ["python", "train.py"]
     assert set(theirs) - set(ours) == set(left_out.split())
     assert set(ours) - set(theirs) == set(added.split())
+
+
+@pytest.mark.parametrize(("rank", "gpu"), enumerate("3210321"))
+def test_a_rank_has_the_gpu_of_its_place(rank, gpu) -> None:
+    """As `$((num_gpus - 1 - PMI_LOCAL_RANK % num_gpus))` of set_affinity_gpu_polaris.sh."""
+    command = [methods.GPU_RANK, "CUDA_VISIBLE_DEVICES", "PMI_LOCAL_RANK", "3,2,1,0"]
+    command += ["sh", "-c", 'echo "$CUDA_VISIBLE_DEVICES, $*"', "sh", "a b", "*"]
+    environ = {"PATH": os.environ["PATH"], "PMI_LOCAL_RANK": str(rank)}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True)
+    assert (done.stderr, done.stdout) == ("", f"{gpu}, a b *\n")
+
+
+@pytest.mark.parametrize("value", [None, "", "x"])
+def test_a_rank_without_a_number_is_refused(value) -> None:
+    command = [methods.GPU_RANK, "CUDA_VISIBLE_DEVICES", "PMI_LOCAL_RANK", "3,2,1,0", "true"]
+    environ = {"PATH": os.environ["PATH"]}
+    environ.update({} if value is None else {"PMI_LOCAL_RANK": value})
+    done = subprocess.run(command, env=environ, capture_output=True, text=True)
+    assert done.returncode == 2 and "gpu-rank: PMI_LOCAL_RANK" in done.stderr
 
 
 @pytest.mark.parametrize(("ranks", "cpus"), [(1, 6), (6, 6), (7, 5), (8, 5)])
@@ -386,11 +425,13 @@ def test_nccl_of_perlmutter_has_its_network_on_many_nodes_only() -> None:
     assert line not in batch.script(launch("perlmutter-hvd", nodes=1, program=("x",)))
 
 
-@pytest.mark.parametrize(("name", "command"), [("perlmutter", "sbatch"), ("summit", "bsub")])
+@pytest.mark.parametrize(
+    ("name", "command"), [("perlmutter", "sbatch"), ("summit", "bsub"), ("polaris", "qsub")]
+)
 def test_how_to_submit_a_script_is_said_beside_it(name, command, launched) -> None:
     done = launched([f"{name}-hvd", "--batch", "--", "a.out"])
     assert f"{command} FILE" in done.err
-    assert done.out.startswith("#!/bin/bash\n")
+    assert re.match(r"#!/bin/bash( -l)?\n#", done.out)
 
 
 @pytest.mark.parametrize(
@@ -400,6 +441,7 @@ def test_how_to_submit_a_script_is_said_beside_it(name, command, launched) -> No
         ("stampede2-hvd", "development", "#SBATCH -p development"),
         ("summit-hvd", "debug", "#BSUB -q debug"),
         ("alpha-hvd", "other", "#SBATCH -p other"),
+        ("polaris-hvd", "prod", "#PBS -q prod"),
     ],
 )
 def test_a_queue_is_what_the_site_calls_so(name, queue, option) -> None:

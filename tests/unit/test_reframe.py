@@ -39,6 +39,13 @@ LINES = {
         "srun python ",
     ),
     "perlmutter-2023": ("#SBATCH --gpus-per-node=1", "srun python "),
+    "polaris": (
+        "#PBS -q debug",
+        ":ncpus=8:system=polaris",
+        "#PBS -l filesystems=home:eagle",
+        "mpiexec -n 2 --ppn 1 --depth=8 --cpu-bind depth ",
+        "gpu-rank CUDA_VISIBLE_DEVICES PMI_LOCAL_RANK 3,2,1,0 python ",
+    ),
     "stampede2": ("#SBATCH -p flat-quadrant", "mpiexec.hydra -l -ppn 1 -n 2 taskset "),
     "stampede3": ("#SBATCH --nodes=2", "ibrun python "),
     "summit": ("#BSUB -nnodes 2", "#BSUB -q batch", "jsrun -bpacked:7 -g1 -a1 -c7 -r1 python "),
@@ -87,7 +94,7 @@ from reframe.core.backends import getlauncher
 launchers.register()
 for name in {names}:
     assert issubclass(getlauncher(name), launchers.SiteLauncher), name
-for name in ("srun", "mpirun", "ibrun"):
+for name in ("srun", "mpirun", "mpiexec", "ibrun"):
     assert not issubclass(getlauncher(name), launchers.SiteLauncher), name
 """
     environ = {**os.environ, "PYTHONPATH": str(paths.SOURCE)}
@@ -138,7 +145,8 @@ def test_dry_run(name, tmp_path, monkeypatch, capfd):
     assert len(scripts) == printed.count("  OK ]")
     for line in LINES[name]:
         assert any(line in text for text in scripts if "--ranks 2" in text), line
-    account = {"slurm": "#SBATCH -A m1234", "lsf": "#BSUB -P m1234"}.get(machine.scheduler)
+    accounts = {"slurm": "#SBATCH -A m1234", "lsf": "#BSUB -P m1234", "pbs": "#PBS -A m1234"}
+    account = accounts.get(machine.scheduler)
     assert all(account in text for text in scripts if account)
 
 

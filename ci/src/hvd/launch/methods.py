@@ -35,9 +35,10 @@ class Method:
 
 METHODS: Dict[str, Method] = {}
 
-#: Sets them on one rank, and becomes the program.
 #: Sets torch.distributed's variables on one rank, and becomes the program.
 TORCH_RANK = pathlib.Path(__file__).resolve().with_name("torch-rank")
+#: Gives one rank its GPU, and becomes the program.
+GPU_RANK = TORCH_RANK.with_name("gpu-rank")
 
 
 def _method(name: str, **properties: object) -> Callable[[Words], Words]:
@@ -157,6 +158,13 @@ def _hydra(request: Request, script: bool) -> List[str]:
     return words + (["numactl", "-p", str(pin.numa)] if pin else [])
 
 
+@_method("mpiexec", scheduler="pbs")
+def _pals(request: Request, script: bool) -> List[str]:
+    """That of HPE PALS, which gets the hosts of a PBS job from PBS."""
+    words = ["mpiexec", "-n", str(request.ranks), "--ppn", str(request.ranks_per_node)]
+    return words + _filled(request, request.settings.options)
+
+
 @_method("ibrun", scheduler="slurm")
 def _ibrun(request: Request, script: bool) -> List[str]:
     """TACC's, which gets nodes and ranks from the job."""
@@ -203,7 +211,7 @@ def line(request: Request) -> List[str]:
     """
     method = choose(request)
     check_hosts(request)
-    return [*method.words(request, False), *_rank(request), *request.program]
+    return [*method.words(request, False), *on_rank(request), *request.program]
 
 
 def check_hosts(request: Request) -> None:
@@ -234,7 +242,7 @@ def quoted(request: Request, script: bool = False, options: Sequence[str] = ()) 
         script: it is for a batch script.
         options: go before the launcher's own.
     """
-    launcher, *words = [*choose(request).words(request, script), *_rank(request)]
+    launcher, *words = [*choose(request).words(request, script), *on_rank(request)]
     text = [f"{name}={shlex.quote(value)}" for name, value in prefix(request).items()]
     if request.torch and not script:
         text = [f"MASTER_ADDR={first_host(request)}", *text]
@@ -259,9 +267,13 @@ def first_host(request: Request) -> str:
     return schedulers.of(request.site).first_host(request.partition)
 
 
-def _rank(request: Request) -> List[str]:
-    """Return what sets torch.distributed's variables on each rank, in front of the program."""
-    return [str(TORCH_RANK)] if request.torch else []
+def on_rank(request: Request) -> List[str]:
+    """Return what is in front of the program on each rank, to set variables there."""
+    words: List[str] = []
+    gpu = request.partition.rank_gpu
+    if gpu and request.use.operations != "cpu":
+        words += [str(GPU_RANK), gpu.variable, gpu.local_rank, ",".join(map(str, gpu.order))]
+    return words + [str(TORCH_RANK)] * request.torch
 
 
 def _check_site(request: Request, method: Method) -> None:
