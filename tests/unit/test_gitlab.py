@@ -102,6 +102,7 @@ def solved(tmp_path):
         ("stampede3", {"name": "sapphirerapids"}, {}, ["stampede3", "x86_64"]),
         ("summit", "power9le", {"cuda": True}, ["summit", "ppc64le", "gpu"]),
         ("frontier", {"name": "zen3"}, {"rocm": True}, ["frontier", "x86_64", "gpu"]),
+        ("vista", {"name": "neoverse_v2"}, {"cuda": True}, ["vista", "aarch64", "gpu"]),
     ],
 )
 def test_runners_are_chosen_by_what_was_solved(solved, site, target, variants, tags):

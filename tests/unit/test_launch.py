@@ -54,12 +54,19 @@ DOCUMENTED = [
 OTHERS = [
     ("frontier-hvd --nodes 2", "srun -N 2 -n 16 -c 7 --gpus-per-task=1 --gpu-bind=closest", {}),
     ("stampede3-hvd --nodes 2", "ibrun -n 8", {}),
+    ("vista-hvd --nodes 2", "ibrun -n 2", {}),
     ("stampede3-cpu-hvd --ranks-per-node 112", "ibrun -n 112", {}),
     ("stampede2-hvd --via ibrun --ranks-per-node 2", "ibrun -n 2", {}),
     ("stampede2-hvd --ranks-per-node 2", "mpiexec.hydra -l -ppn 2 -n 2 numactl -p 1", {}),
     ("stampede2-hvd --partition normal", "mpiexec.hydra -l -ppn 1 -n 1", {}),
     ("alpha-hvd", "srun -N 1 -n 8", {}),
     ("capella-hvd --nodes 3", "srun -N 3 -n 12", {}),
+    (
+        "parallelcluster-hvd --nodes 2",
+        "mpirun -np 16 -N 8 --bind-to none -x LD_LIBRARY_PATH -x PATH -x FI_PROVIDER=efa "
+        "-x FI_EFA_FORK_SAFE=1 -x NCCL_SOCKET_IFNAME=^docker,lo,veth",
+        {},
+    ),
     ("local-hvd", "mpirun -np 2", {}),
     ("local-hvd --hosts a,b --env X=1", "mpirun -np 4 -H a:2,b:2 -x X=1", {}),
     # more ranks than GPUs, where nothing forbids them
@@ -137,6 +144,14 @@ def test_the_line(options, line, environ, launched) -> None:
         ),
         ("stampede2-hvd --nodes 2 --time 1:00:00", "idev -p flat-quadrant -N 2 -n 2 -m 60"),
         ("stampede3-hvd --account a", "idev -p h100 -N 1 -n 4 -A a"),
+        # `idev -p gh-dev -N 2 -n 2 -t 1:00:00` in TACC's page; -m is in its other pages
+        ("vista-hvd --queue gh-dev --nodes 2 --time 1:00:00", "idev -p gh-dev -N 2 -n 2 -m 60"),
+        # ALCF's page has the same options without system= and place=, which its scripts have
+        (
+            "polaris-hvd --nodes 2 --time 1:00:00 --account a",
+            "qsub -I -l select=2:system=polaris -l place=scatter -l filesystems=home:eagle "
+            "-l walltime=1:00:00 -q debug -A a",
+        ),
         (
             "summit-hvd --nodes 2 --time 2:30:01 --account a",
             "bsub -W 2:31 -nnodes 2 -P a -Is /bin/bash",

@@ -1,4 +1,4 @@
-"""Hosts: as the user names them, and as Slurm and LSF give them."""
+"""Hosts: as the user names them, and as Slurm, LSF and PBS give them."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ def test_what_is_no_list_of_hosts(text) -> None:
         ("lsf", SUMMIT, MCPU, ["h49n16", "h50n01"]),
         ("lsf", NO_LAUNCH_NODE, MCPU, ["batch5", "h49n16", "h50n01"]),
         ("lsf", SUMMIT, {}, None),
+        ("pbs", SUMMIT, {}, None),
     ],
 )
 def test_the_hosts_of_a_job(scheduler, partition, environ, expected) -> None:
@@ -57,9 +58,20 @@ def test_an_lsf_job_with_a_hostfile(tmp_path) -> None:
     assert SCHEDULERS["lsf"].hosts(SUMMIT, environ) == ["h49n16", "h50n01"]
 
 
+def test_a_pbs_job_with_a_line_for_each_slot(tmp_path) -> None:
+    file = tmp_path / "hosts"
+    file.write_text("x3001c0s1b0n0.hsn\nx3001c0s1b0n0.hsn\nx3001c0s7b0n0.hsn\n")
+    hosts = SCHEDULERS["pbs"].hosts(SUMMIT, {"PBS_NODEFILE": str(file)})
+    assert hosts == ["x3001c0s1b0n0.hsn", "x3001c0s7b0n0.hsn"]
+
+
 @pytest.mark.parametrize(
     ("scheduler", "variable", "value"),
-    [("slurm", "SLURM_JOB_NODELIST", "nid[1-"), ("lsf", "LSB_DJOB_HOSTFILE", "/no/file")],
+    [
+        ("slurm", "SLURM_JOB_NODELIST", "nid[1-"),
+        ("lsf", "LSB_DJOB_HOSTFILE", "/no/file"),
+        ("pbs", "PBS_NODEFILE", "/no/file"),
+    ],
 )
 def test_hosts_that_cannot_be_read(scheduler, variable, value) -> None:
     with pytest.raises(HvdError, match=variable):

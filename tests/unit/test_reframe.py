@@ -23,7 +23,15 @@ LINES = {
     "alpha": ("#SBATCH --gres=gpu:1", "#SBATCH --mem-per-cpu=20625", "srun python "),
     "capella": ("#SBATCH --cpus-per-task=14", "srun python "),
     "frontier": ("#SBATCH --network=disable_rdzv_get", "srun -c 7 --gpus-per-task=1 "),
+    "jupiter": ("#SBATCH --cpus-per-task=72", "#SBATCH --gres=gpu:1", "srun python "),
+    "juwels": ("#SBATCH --cpus-per-task=12", "#SBATCH --threads-per-core=1", "srun python "),
+    "leonardo": ("#SBATCH --gres=gpu:1", "#SBATCH --mem-per-cpu=15437", "srun python "),
     "local": ("mpirun -np 2 ",),
+    "parallelcluster": (
+        "#SBATCH -p p4d",
+        "#SBATCH --gpus-per-node=1",
+        "mpirun -np 2 -N 1 --bind-to none ",
+    ),
     "perlmutter": (
         "export SRUN_CPUS_PER_TASK=32",
         "#SBATCH --gpus-per-node=1",
@@ -31,10 +39,18 @@ LINES = {
         "srun python ",
     ),
     "perlmutter-2023": ("#SBATCH --gpus-per-node=1", "srun python "),
+    "polaris": (
+        "#PBS -q debug",
+        ":ncpus=8:system=polaris",
+        "#PBS -l filesystems=home:eagle",
+        "mpiexec -n 2 --ppn 1 --depth=8 --cpu-bind depth ",
+        "gpu-rank CUDA_VISIBLE_DEVICES PMI_LOCAL_RANK 3,2,1,0 python ",
+    ),
     "stampede2": ("#SBATCH -p flat-quadrant", "mpiexec.hydra -l -ppn 1 -n 2 taskset "),
     "stampede3": ("#SBATCH --nodes=2", "ibrun python "),
     "summit": ("#BSUB -nnodes 2", "#BSUB -q batch", "jsrun -bpacked:7 -g1 -a1 -c7 -r1 python "),
     "taurus-ml": ("#SBATCH --mem-per-cpu=1443", "mpirun -np 2 -bind-to none "),
+    "vista": ("#SBATCH -p gh", "#SBATCH --nodes=2", "ibrun python "),
 }
 
 
@@ -78,7 +94,7 @@ from reframe.core.backends import getlauncher
 launchers.register()
 for name in {names}:
     assert issubclass(getlauncher(name), launchers.SiteLauncher), name
-for name in ("srun", "mpirun", "ibrun"):
+for name in ("srun", "mpirun", "mpiexec", "ibrun"):
     assert not issubclass(getlauncher(name), launchers.SiteLauncher), name
 """
     environ = {**os.environ, "PYTHONPATH": str(paths.SOURCE)}
@@ -113,8 +129,10 @@ def test_dry_run(name, tmp_path, monkeypatch, capfd):
     printed = capfd.readouterr().out
     assert not ended.value.code, printed
     frameworks = environment.load(chosen).frameworks & {"pytorch", "tensorflow"}
+    # two ranks do not share the one GPU of a node
+    one_gpu = machine.partitions[machine.environments[chosen].partition].gpus == 1
     for framework in frameworks:
-        for nodes in (1,) if machine.scheduler == "none" else (1, 2):
+        for nodes in (1,) if machine.scheduler == "none" else (1, 2)[one_gpu:]:
             case = f"Allreduce %framework={framework} %operations=mpi %nodes={nodes}"
             assert re.search(rf"OK \] .*{case}", printed), printed
     variants = environment.load(chosen).root.variants
@@ -127,7 +145,8 @@ def test_dry_run(name, tmp_path, monkeypatch, capfd):
     assert len(scripts) == printed.count("  OK ]")
     for line in LINES[name]:
         assert any(line in text for text in scripts if "--ranks 2" in text), line
-    account = {"slurm": "#SBATCH -A m1234", "lsf": "#BSUB -P m1234"}.get(machine.scheduler)
+    accounts = {"slurm": "#SBATCH -A m1234", "lsf": "#BSUB -P m1234", "pbs": "#PBS -A m1234"}
+    account = accounts.get(machine.scheduler)
     assert all(account in text for text in scripts if account)
 
 

@@ -8,7 +8,7 @@ from typing import List, Mapping
 from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.core.files import write_atomically
-from hvd.launch import batch
+from hvd.launch import batch, schedulers
 from hvd.launch.request import Request
 from hvd.model import environment, site
 from hvd.model.environment import Environment
@@ -129,6 +129,7 @@ def page(machine: Site) -> str:
     return templates.render(
         "docs/site.md.j2",
         site=machine,
+        scheduler=schedulers.of(machine),
         provided=[each for each in externals if each[0] not in own],
         made=[each for each in externals if each[0] in own],
         account=account,

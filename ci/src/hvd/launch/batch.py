@@ -29,7 +29,8 @@ def script(request: Request) -> str:
     exported, prepared = site_exports(request), _preparation(request)
     # activate.sh was written for some number of nodes; the exports are for this one
     middle = [prepared, exported] if _activation(request) else [exported, prepared]
-    parts = [["#!/bin/bash", *head], *middle, [_launch(request)]]
+    enter = [scheduler.enter] if scheduler.enter else []
+    parts = [[scheduler.shell, *head], enter, *middle, [_launch(request)]]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 

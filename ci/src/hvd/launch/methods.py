@@ -35,9 +35,10 @@ class Method:
 
 METHODS: Dict[str, Method] = {}
 
-#: Sets them on one rank, and becomes the program.
 #: Sets torch.distributed's variables on one rank, and becomes the program.
 TORCH_RANK = pathlib.Path(__file__).resolve().with_name("torch-rank")
+#: Gives one rank its GPU, and becomes the program.
+GPU_RANK = TORCH_RANK.with_name("gpu-rank")
 
 
 def _method(name: str, **properties: object) -> Callable[[Words], Words]:
@@ -52,7 +53,7 @@ def _method(name: str, **properties: object) -> Callable[[Words], Words]:
 # unless the machine's Slurm is configured otherwise: man srun, --kill-on-bad-exit
 @_method("srun", scheduler="slurm", variables={"SLURM_KILL_BAD_EXIT": "1"})
 def _srun(request: Request, script: bool) -> List[str]:
-    words = ["srun", *request.settings.options]
+    words = ["srun", *_filled(request, request.settings.options)]
     container: List[str] = []
     if request.image:
         shifter = request.settings.shifter
@@ -62,9 +63,7 @@ def _srun(request: Request, script: bool) -> List[str]:
     if not script:
         words += [] if request.fills_job else ["-N", str(request.nodes)]
         words += ["-n", str(request.ranks)]
-    cpus = request.partition.cpus(request.ranks_per_node)
-    words += [word.format(cpus_per_rank=cpus) for word in request.partition.slurm.step]
-    return words + container
+    return words + _filled(request, request.partition.slurm.step) + container
 
 
 @_method("mpirun", takes=("hosts",), forwards=True)
@@ -72,7 +71,7 @@ def _mpirun(request: Request, script: bool) -> List[str]:
     """Open MPI's, which gets the hosts of a Slurm job from Slurm."""
     settings = request.settings
     words = ["mpirun", "-np", str(request.ranks), *_hosts_option(request, request.hosts)]
-    words += [*settings.options, *_forwarded(request), *settings.transport]
+    words += [*_filled(request, settings.options), *_forwarded(request), *settings.transport]
     return words + ([] if request.rdma else list(settings.without_rdma or ()))
 
 
@@ -139,7 +138,7 @@ def _ddl_mpirun(request: Request, script: bool) -> List[str]:
     }
     listed = ";".join(f"{host}:{numbers}" for host, numbers in ranks.items())
     return [
-        *("mpirun", *_forwarded(request), *request.settings.options),
+        *("mpirun", *_forwarded(request), *_filled(request, request.settings.options)),
         *("--rankfile", request.rankfile),
         # ddlrun ends the value with a blank
         *("-x", f"DDL_OPTIONS=-mode p:{shape} ", "-n", total),
@@ -151,12 +150,19 @@ def _ddl_mpirun(request: Request, script: bool) -> List[str]:
 @_method("mpiexec.hydra")
 def _hydra(request: Request, script: bool) -> List[str]:
     """Intel MPI's, which gets the hosts of a Slurm job from Slurm."""
-    words = ["mpiexec.hydra", *request.settings.options]
+    words = ["mpiexec.hydra", *_filled(request, request.settings.options)]
     words += ["-ppn", str(request.ranks_per_node), "-n", str(request.ranks)]
     pin = request.partition.pin
     if pin and request.ranks_per_node == 1:
         words += ["taskset", "-c", _cpus(request.partition, pin)]
     return words + (["numactl", "-p", str(pin.numa)] if pin else [])
+
+
+@_method("mpiexec", scheduler="pbs")
+def _pals(request: Request, script: bool) -> List[str]:
+    """That of HPE PALS, which gets the hosts of a PBS job from PBS."""
+    words = ["mpiexec", "-n", str(request.ranks), "--ppn", str(request.ranks_per_node)]
+    return words + _filled(request, request.settings.options)
 
 
 @_method("ibrun", scheduler="slurm")
@@ -205,7 +211,7 @@ def line(request: Request) -> List[str]:
     """
     method = choose(request)
     check_hosts(request)
-    return [*method.words(request, False), *_rank(request), *request.program]
+    return [*method.words(request, False), *on_rank(request), *request.program]
 
 
 def check_hosts(request: Request) -> None:
@@ -236,7 +242,7 @@ def quoted(request: Request, script: bool = False, options: Sequence[str] = ()) 
         script: it is for a batch script.
         options: go before the launcher's own.
     """
-    launcher, *words = [*choose(request).words(request, script), *_rank(request)]
+    launcher, *words = [*choose(request).words(request, script), *on_rank(request)]
     text = [f"{name}={shlex.quote(value)}" for name, value in prefix(request).items()]
     if request.torch and not script:
         text = [f"MASTER_ADDR={first_host(request)}", *text]
@@ -261,9 +267,13 @@ def first_host(request: Request) -> str:
     return schedulers.of(request.site).first_host(request.partition)
 
 
-def _rank(request: Request) -> List[str]:
-    """Return what sets torch.distributed's variables on each rank, in front of the program."""
-    return [str(TORCH_RANK)] if request.torch else []
+def on_rank(request: Request) -> List[str]:
+    """Return what is in front of the program on each rank, to set variables there."""
+    words: List[str] = []
+    gpu = request.partition.rank_gpu
+    if gpu and request.use.operations != "cpu":
+        words += [str(GPU_RANK), gpu.variable, gpu.local_rank, ",".join(map(str, gpu.order))]
+    return words + [str(TORCH_RANK)] * request.torch
 
 
 def _check_site(request: Request, method: Method) -> None:
@@ -311,6 +321,13 @@ def _check_build(request: Request) -> None:
     name = request.environment
     if request.gloo and environment.load(name).root.variants.get("gloo") is False:
         raise HvdError(f"--gloo: {name} is built without Gloo (~gloo)", "leave --gloo out")
+
+
+def _filled(request: Request, words: Sequence[str]) -> List[str]:
+    """Return ``words`` of the site's file with the numbers of this request."""
+    ranks = request.ranks_per_node
+    values = {"ranks_per_node": ranks, "cpus_per_rank": request.partition.cpus(ranks)}
+    return [word.format(**values) for word in words]
 
 
 def _hosts_option(request: Request, hosts: Sequence[str]) -> List[str]:

@@ -21,7 +21,9 @@ class Scheduler:
 
     Attributes:
         title: its name.
+        shell: the first line of a batch script.
         directive: what begins the line of an option in a batch script.
+        enter: shell that goes where the job was submitted, unless a job starts there.
         submit: the command that takes a batch script.
         account: the option for the account to charge.
         batch: the options of a batch script, see :func:`fill`.
@@ -29,7 +31,9 @@ class Scheduler:
     """
 
     title = "no scheduler"
+    shell = "#!/bin/bash"
     directive = ""
+    enter = ""
     submit = ""
     account = ""
     batch: Sequence[str] = ()
@@ -171,12 +175,7 @@ class Lsf(Scheduler):
         # the hosts with their slots: a line for each slot, or the number behind each host
         slots = environ.get("LSB_MCPU_HOSTS", "").split()[::2]
         if file:
-            try:
-                slots = pathlib.Path(file).read_text().split()
-            except OSError as error:
-                raise HvdError(
-                    f"LSB_DJOB_HOSTFILE: {file}: {error.strerror}", "start inside the LSF job"
-                ) from error
+            slots = _host_file(file, "LSB_DJOB_HOSTFILE", "start inside the LSF job")
         if not slots:
             return None
         if partition.lsf and partition.lsf.launch_slots:
@@ -190,7 +189,55 @@ class Lsf(Scheduler):
         return f'$(uniq "$LSB_DJOB_HOSTFILE" | sed -n {number}p)'
 
 
-SCHEDULERS = {"slurm": Slurm(), "lsf": Lsf(), "none": Scheduler()}
+class Pbs(Scheduler):
+    title = "PBS"
+    # a login shell: others do not have the module command in a job
+    shell = "#!/bin/bash -l"
+    directive = "#PBS"
+    enter = 'cd "$PBS_O_WORKDIR"'
+    submit = "qsub"
+    account = "-A"
+    batch = (
+        *("-A {account}", "-q {queue}", "-l select={select}", "-l place={place}"),
+        *("-l walltime={time}", "-l {resources}", "-N {job_name}", "-o {output}", "-e {error}"),
+    )
+    interactive = {
+        "qsub": (
+            *("-I", "-l select={select}", "-l place={place}", "-l {resources}"),
+            *("-l walltime={time}", "-q {queue}", "-A {account}"),
+        )
+    }
+
+    def of_nodes(self, partition: Partition, queue: str = "") -> Dict[str, Any]:
+        pbs = partition.pbs
+        return {**vars(pbs), "queue": queue or pbs.queue} if pbs else {}
+
+    def of_job(self, request: Request) -> Dict[str, Any]:
+        pbs = request.partition.pbs
+        if pbs is None:
+            raise HvdError(
+                f"{request.site.name}: partition {request.partition.name} has no PBS queue",
+                "add 'pbs' to it in site.yaml",
+            )
+        return {"select": ":".join(filter(None, (str(request.nodes), pbs.chunk)))}
+
+    def access(self, partition: Partition) -> List[str]:
+        # ReFrame puts what begins with no dash behind the number of nodes
+        chunk = partition.pbs.chunk if partition.pbs else ""
+        return [chunk] * bool(chunk) + super().access(partition)
+
+    def hosts(self, partition: Partition, environ: Mapping[str, str]) -> Optional[List[str]]:
+        file = environ.get("PBS_NODEFILE", "")
+        if not file:
+            return None
+        hint = "start inside the PBS job"
+        return read_hosts(",".join(_host_file(file, "PBS_NODEFILE", hint)), "PBS_NODEFILE", hint)
+
+    def first_host(self, partition: Partition) -> str:
+        return '$(head -n 1 "$PBS_NODEFILE")'
+
+
+SCHEDULERS = {"slurm": Slurm(), "lsf": Lsf(), "pbs": Pbs(), "none": Scheduler()}
 
 
 def of(machine: Site) -> Scheduler:
@@ -242,6 +289,18 @@ def named_hosts(text: str) -> List[str]:
     if not found or any(set(host) & set(": \t\n@") for host in found):
         raise HvdError(f"--hosts: '{text}' is not a list of hosts", hint)
     return found
+
+
+def _host_file(file: str, origin: str, hint: str) -> List[str]:
+    """Return the lines of a job's file of hosts, one for each slot.
+
+    Raises:
+        HvdError: it cannot be read.
+    """
+    try:
+        return pathlib.Path(file).read_text().split()
+    except OSError as error:
+        raise HvdError(f"{origin}: {file}: {error.strerror}", hint) from error
 
 
 def _minutes(time: str) -> int:

@@ -56,6 +56,15 @@ class Pin:
 
 
 @dataclasses.dataclass(frozen=True)
+class RankGpu:
+    """The GPU of each rank of a node: that at its place in ``order``."""
+
+    variable: str
+    local_rank: str
+    order: Tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class Slurm:
     """How Slurm is asked for the nodes of a partition; memory in MB."""
 
@@ -81,6 +90,16 @@ class Lsf:
 
 
 @dataclasses.dataclass(frozen=True)
+class Pbs:
+    """How PBS is asked for the nodes of a partition."""
+
+    queue: str
+    chunk: str = ""
+    place: str = ""
+    resources: Tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
 class Partition:
     """A kind of node; 0 where a number is not known."""
 
@@ -95,9 +114,11 @@ class Partition:
     cpu_limits: Tuple[CpuLimit, ...] = ()
     account: Account = dataclasses.field(default_factory=Account)
     ranks_per_gpu: Optional[Limit] = None
+    rank_gpu: Optional[RankGpu] = None
     pin: Optional[Pin] = None
     slurm: Slurm = dataclasses.field(default_factory=Slurm)
     lsf: Optional[Lsf] = None
+    pbs: Optional[Pbs] = None
     source: Tuple[str, ...] = ()
 
     @property

@@ -57,8 +57,9 @@ class _OnSite(rfm.RunOnlyRegressionTest):
         kind = wanted.partition
         self.num_tasks = wanted.ranks
         self.num_tasks_per_node = wanted.ranks_per_node
-        if wanted.site.scheduler == "slurm":
+        if wanted.site.scheduler in ("slurm", "pbs"):
             self.num_cpus_per_task = kind.cpus_per_rank or None
+        if wanted.site.scheduler == "slurm":
             if schedulers.slurm_gpu_option(kind):
                 count = min(wanted.ranks_per_node, kind.gpus)
                 self.extra_resources = {"gpu": {"count": count}}

@@ -35,7 +35,8 @@ class SiteLauncher(JobLauncher):
             raise JobError("the launcher has no request: set self.job.launcher.request")
         try:
             method = methods.choose(self.request)
-            return [shlex.quote(word) for word in method.words(self.request, True)]
+            words = [*method.words(self.request, True), *methods.on_rank(self.request)]
+            return [shlex.quote(word) for word in words]
         except HvdError as error:
             raise JobError(f"{error.message}; {error.remedy}") from error
 

@@ -14,7 +14,7 @@ from hvd.model import environment, site
 from hvd.model.site import Partition, Site
 
 #: ReFrame's own launchers that have the name of a launch method, but know nothing of a site.
-_TAKEN = ("srun", "mpirun", "ibrun")
+_TAKEN = ("srun", "mpirun", "mpiexec", "ibrun")
 #: The feature of an environment whose operations on GPUs go through MPI.
 GPU_MPI = "gpu-mpi"
 #: Features of what carries operations on GPUs; of what does if MPI is the controller; of all.
