@@ -5,15 +5,15 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from hvd.bench import allreduce, builds, solves
-from hvd.bench.result import Benchmark
+from hvd.bench import builds, solves, tables
+from hvd.bench.collectives import ALLREDUCE, OURS, PEERS, RELEASED
+from hvd.bench.result import Benchmark, Collective, Collectives
 from hvd.core import stamp
 from hvd.report import canvas
 from hvd.report.canvas import COLOURS, MARKERS
 from hvd.report.text import duration, plural
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 #: The labelled sizes of allreduces, in bytes per rank.
@@ -22,7 +22,7 @@ _TICKS = (4, 4 * 2**10, 4 * 2**20, 256 * 2**20)
 
 def draw(part: Benchmark) -> bytes:
     """Return an SVG of what ``part`` measured."""
-    drawings = {"builds": _builds, "solves": _solves, "allreduce": _allreduce}
+    drawings = {"builds": _builds, "solves": _solves, "collectives": _collectives}
     with canvas.style():
         return canvas.encoded(drawings[part.name](part), "svg", digest(part))
 
@@ -52,7 +52,7 @@ def _solves(part: Benchmark) -> Figure:
     axes, growth = figure.subplots(1, 2, width_ratios=[2, 1])
     labels = {solves.OURS: "hvd", solves.BUILTIN: "Spack's own recipe"}
     for number, (name, label) in enumerate(labels.items()):
-        rows = [part.find(name, subject) for subject in subjects]
+        rows = [part.find(name, subject=subject) for subject in subjects]
         times = [row.median if row and row.seconds else 0 for row in rows]
         places = [place + 0.4 * number - 0.2 for place in range(len(subjects))]
         bar = axes.barh(places, times, 0.38, color=COLOURS[number], label=label)
@@ -74,41 +74,36 @@ def _solves(part: Benchmark) -> Figure:
     return figure
 
 
-def _allreduce(part: Benchmark) -> Figure:
-    counts = sorted({row.ranks for row in part.rows})
-    lines = -(-len(counts) // 2)
-    figure = canvas.figure(330 * lines + 60)
-    panels = figure.subplots(lines, 2, sharex=True, sharey=True, squeeze=False)
-    for panel, ranks in zip(panels.flat, counts):
-        _panel(panel, part, ranks)
-    for unused in panels.flat[len(counts) :]:
-        unused.set_visible(False)
-    for panel in panels[:, 0]:
-        panel.set_ylabel("Time (s)")
-    for panel in panels[-1]:
-        panel.set_xlabel("Bytes per rank")
-    handles, labels = panels.flat[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
-    figure.suptitle("Sum of float32 over the ranks of one machine: median, least and most")
+def _collectives(part: Collectives) -> Figure:
+    """Times and bus bandwidths of allreduces on the least ranks, by controller."""
+    ranks = min(row.ranks for row in part.rows)
+    figure = canvas.figure(720)
+    panels = figure.subplots(2, 2, sharex=True, sharey="row", squeeze=False)
+    for times, speeds, controller in zip(*panels, OURS):
+        names = OURS[controller], RELEASED[controller], PEERS[controller]
+        for name, colour, marker in zip(names, COLOURS, MARKERS):
+            rows = [r for r in part.rows if (r.name, r.ranks) == (name, ranks) and _sum(r)]
+            sizes = [row.bytes for row in rows]
+            look = {"label": name.split(", ")[-1], "color": colour, "marker": marker}
+            look.update(markersize=4, linestyle="-" if name == names[0] else "--")
+            times.plot(sizes, [row.median for row in rows], **look)
+            ends = [row.minimum for row in rows], [row.p95 for row in rows]
+            times.fill_between(sizes, *ends, color=colour, alpha=0.15)
+            speeds.plot(sizes, [row.bus_bandwidth / 1e9 for row in rows], **look)
+        handles, labels = times.get_legend_handles_labels()
+        labels[:1] = ["Horovod"] * bool(labels)
+        times.legend(handles, labels, frameon=False, fontsize=9)
+        times.set_title(f"Over {tables.controller_title(controller)}", size=11)
+        for axes in (times, speeds):
+            canvas.over_size(axes, _TICKS)
+        speeds.set_xlabel("Size")
+    panels[0][0].set_ylabel("Time (s)")
+    panels[1][0].set_ylabel("Bus bandwidth (GB/s)")
+    figure.suptitle(
+        f"Sum of float32 in place, {plural(ranks, 'rank')}: median, from the minimum to 95 %"
+    )
     return figure
 
 
-def _panel(axes: Axes, part: Benchmark, ranks: int) -> None:
-    """Draw the times of every method on ``ranks`` ranks over the message size."""
-    names = [name for key, peer in allreduce.PEERS.items() for name in (allreduce.OURS[key], peer)]
-    for name, colour, marker in zip(names, COLOURS, MARKERS):
-        rows = [r for r in part.rows if (r.name, r.ranks) == (name, ranks) and r.seconds]
-        sizes = [row.bytes for row in rows]
-        axes.plot(
-            sizes,
-            [row.median for row in rows],
-            label=name,
-            color=colour,
-            marker=marker,
-            markersize=4,
-            linestyle="--" if name in allreduce.PEERS.values() else "-",
-        )
-        low, high = ([end(row.seconds) for row in rows] for end in (min, max))
-        axes.fill_between(sizes, low, high, color=colour, alpha=0.15)
-    axes.set_title(plural(ranks, "rank"), size=11)
-    canvas.over_size(axes, _TICKS)
+def _sum(row: Collective) -> bool:
+    return (row.operation, row.dtype, row.in_place) == tuple(ALLREDUCE.values())

@@ -15,11 +15,11 @@ from hvd.core.paths import ROOT
 from hvd.host import machine
 
 #: Raised whenever a field is added, removed or changes its meaning.
-FORMAT = 1
+FORMAT = 2
 DIRECTORY = ROOT / "docs" / "performance"
 SCHEMA = pathlib.Path(__file__).with_name("result.schema.json")
 #: In the order of the page.
-PARTS = ("builds", "solves", "allreduce")
+PARTS = ("builds", "solves", "collectives")
 
 
 @dataclasses.dataclass
@@ -28,25 +28,77 @@ class Row:
 
     Args:
         name: what was timed, such as ``plain pip``; its reference is another row of the same
-            subject, ranks and bytes.
+            subject.
         seconds: wall time of each repetition, in seconds; empty if it failed.
         subject: for example the name of an environment.
-        ranks: number of ranks; 0 if there are none.
-        bytes: bytes that each rank contributed; 0 if none.
         note: what it consists of, or why it failed.
     """
 
     name: str
     seconds: List[float]
     subject: str = ""
-    ranks: int = 0
-    bytes: int = 0
     note: str = ""
 
     @property
     def median(self) -> Optional[float]:
         """The median of the repetitions; None if it failed."""
         return statistics.median(self.seconds) if self.seconds else None
+
+
+@dataclasses.dataclass
+class Collective:
+    """The wall times of a collective, in seconds; a call takes as long as on its slowest rank.
+
+    Args:
+        name: whose it is, such as ``mpi4py``.
+        operation: such as ``allreduce``.
+        dtype: type of the elements.
+        in_place: the result is where the input was.
+        ranks: number of ranks.
+        bytes: its size, as nccl-tests has it.
+        calls: how many were timed.
+        minimum: of the calls, as are ``median``, ``p95`` and ``maximum``.
+    """
+
+    name: str
+    operation: str
+    dtype: str
+    in_place: bool
+    ranks: int
+    bytes: int
+    calls: int
+    minimum: float
+    median: float
+    p95: float
+    maximum: float
+
+    @property
+    def bandwidth(self) -> float:
+        """Algorithm bandwidth in bytes/s: the size over the median."""
+        return self.bytes / self.median
+
+    @property
+    def bus_bandwidth(self) -> Optional[float]:
+        """Bytes/s that each rank has to send at least; None for what is no single operation.
+
+        https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
+        """
+        factor = _SENT.get(self.operation)
+        return factor and self.bandwidth * factor(self.ranks)
+
+
+def _part(ranks: int) -> float:
+    return (ranks - 1) / ranks
+
+
+#: How much of its size a rank has to send in the best algorithm, by the number of ranks.
+_SENT: Dict[str, Callable[[int], float]] = {
+    "allreduce": lambda ranks: 2 * _part(ranks),
+    "allgather": _part,
+    "alltoall": _part,
+    "broadcast": lambda ranks: 1.0,
+    "reducescatter": _part,
+}
 
 
 @dataclasses.dataclass
@@ -59,18 +111,25 @@ class Benchmark:
     host: Dict[str, Any] = dataclasses.field(default_factory=machine.describe)
     date: str = dataclasses.field(default_factory=lambda: time.strftime("%Y-%m-%d", time.gmtime()))
 
-    def find(self, name: str, subject: str = "", ranks: int = 0, bytes: int = 0) -> Optional[Row]:
-        """Return the row of that name, subject, ranks and bytes; None if there is none."""
-        key = (name, subject, ranks, bytes)
-        rows = (r for r in self.rows if (r.name, r.subject, r.ranks, r.bytes) == key)
+    def find(self, name: str, **where: Any) -> Any:
+        """Return the row of that name whose fields have the values of ``where``, or None."""
+        wanted = {"name": name, **where}
+        rows = (r for r in self.rows if all(getattr(r, key) == wanted[key] for key in wanted))
         return next(rows, None)
 
     def ratio(self, name: str, to: str, **where: Any) -> Optional[float]:
         """Return the median of ``name`` over that of ``to``; None if one was not measured."""
         ours, theirs = self.find(name, **where), self.find(to, **where)
-        if not (ours and ours.seconds and theirs and theirs.seconds):
+        if not (ours and ours.median and theirs and theirs.median):
             return None
         return ours.median / theirs.median
+
+
+@dataclasses.dataclass
+class Collectives(Benchmark):
+    """The part whose rows are of collectives."""
+
+    rows: List[Collective]
 
 
 def timed(work: Callable[..., object], *arguments: Any, **options: Any) -> float:
@@ -92,11 +151,16 @@ def save(part: Benchmark) -> pathlib.Path:
         HvdError: it cannot be written, or does not match the schema.
     """
     data = {"format": FORMAT, **dataclasses.asdict(part)}
-    for row in data["rows"]:
-        # more digits are noise
-        row["seconds"] = [float(f"{seconds:.4g}") for seconds in row["seconds"]]
+    data["rows"] = [{key: _rounded(value) for key, value in row.items()} for row in data["rows"]]
     schema.save_record(file(part.name), data, SCHEMA)
     return file(part.name)
+
+
+def _rounded(value: Any) -> Any:
+    """More digits of a time are noise."""
+    if isinstance(value, list):
+        return [_rounded(each) for each in value]
+    return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 def load_all() -> List[Benchmark]:
@@ -107,4 +171,5 @@ def load_all() -> List[Benchmark]:
     """
     files = [file(name) for name in PARTS]
     records = [schema.load_record(path, SCHEMA) for path in files if path.exists()]
-    return [cattrs.structure(record, Benchmark) for record in records]
+    kinds = {"collectives": Collectives}
+    return [cattrs.structure(each, kinds.get(each["name"], Benchmark)) for each in records]

@@ -7,7 +7,7 @@ from typing import List, Optional
 
 import typer
 
-from hvd.bench import allreduce, builds, page, result, solves
+from hvd.bench import builds, collectives, page, result, solves
 from hvd.build.pipeline import Options
 from hvd.cli.common import SOURCES, EnvironmentArgument, SpecOption, chosen, takes
 from hvd.core import console, paths
@@ -19,7 +19,7 @@ class BenchmarkName(str, enum.Enum):
 
     builds = "builds"
     solves = "solves"
-    allreduce = "allreduce"
+    collectives = "collectives"
 
 
 @takes("jobs", "python", *SOURCES, "verbose")
@@ -40,17 +40,17 @@ def bench(
     ),
     spec: str = SpecOption,
 ) -> None:
-    """Benchmark builds, concretization and allreduces, and write docs/performance.md.
+    """Benchmark builds, concretization and collectives, and write docs/performance.md.
 
     builds: spack install, a binary cache and the pip engine beside plain pip.  solves: every
-    environment beside Spack's builtin recipe.  allreduce: Horovod beside mpi4py and PyTorch.
+    environment beside Spack's builtin recipe.  collectives: Horovod beside mpi4py and PyTorch.
     """  # fmt: skip
     if not (make_page or check):
         subject = chosen(name, spec)
         measure = {
             "builds": lambda: builds.run(subject, options, repeat),
             "solves": lambda: solves.run(environment.names(), options, repeat),
-            "allreduce": lambda: allreduce.run(subject, options),
+            "collectives": lambda: collectives.run(subject, options),
         }
         for part in [each.value for each in only or BenchmarkName]:
             # kept at once: the next one takes minutes, and may fail
