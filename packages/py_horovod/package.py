@@ -417,12 +417,12 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
         when="@:0.19.0",
         msg="Horovod does not support ROCm before 0.19.1; use @0.19.1:",
     )
-    # https://github.com/ROCm/legacy-rocm-build/issues/3987: FindHIP.cmake has moved; patched in 0.28
+    # https://github.com/ROCm/legacy-rocm-build/issues/3987: patched from 0.28.0 on
     conflicts(
         "^hip@6:",
         when="@:0.27 +rocm",
-        msg="Horovod before 0.28.0 does not compile with ROCm 6 and later; use hip@:5 and rccl@:5, "
-        "or @0.28:",
+        msg="Horovod before 0.28.0 does not compile with ROCm 6 and later; use hip@:5 and "
+        "rccl@:5, or @0.28:",
     )
 
     # NCCL and RCCL

@@ -51,6 +51,22 @@ def test_eigen_for_arm_is_defined_once(horovod_tree, version):
     assert for_arm == []
 
 
+@pytest.mark.parametrize("version", ["0.28.0", "0.28.1"])
+def test_a_group_of_tensors_is_a_list_of_them_with_rocm(horovod_tree, version):
+    """rocm.patch: `+=` would add the elements of a tensor."""
+
+    def added(variants):
+        tree = horovod_tree(version, variants)
+        module = ast.parse((tree / "horovod/tensorflow/__init__.py").read_text())
+        (function,) = (
+            node for node in module.body if getattr(node, "name", "") == "grouped_allreduce"
+        )
+        targets = (each.target for each in ast.walk(function) if isinstance(each, ast.AugAssign))
+        return [ast.unparse(target) for target in targets].count("new_tensors")
+
+    assert added("~rocm") == 2 and added("+rocm amdgpu_target=gfx90a") == 0
+
+
 @pytest.mark.parametrize("version", ["0.27.0", "0.28.0", "0.28.1"])
 def test_local_gradients_are_divided_in_their_own_type(horovod_tree, version):
     """local-gradients.patch: the number of ranks is an int32 tensor in elastic jobs."""
