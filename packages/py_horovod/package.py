@@ -121,6 +121,8 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     # CMakeLists.txt
     # https://github.com/horovod/horovod/blob/v0.28.1/CMakeLists.txt#L1
     depends_on("cmake@3.13:", type="build", when="@0.24:")
+    # https://cmake.org/cmake/help/latest/release/3.21.html: the language HIP, in rocm.patch
+    depends_on("cmake@3.21:", type="build", when="@0.28.0:0.28.1 +rocm")
     # https://github.com/horovod/horovod/blob/v0.23.0/CMakeLists.txt#L1
     depends_on("cmake@2.8.12:", type="build", when="@0.20:0.23")
     # https://github.com/horovod/horovod/blob/v0.19.5/setup.py#L1461: Gloo's own CMakeLists.txt
@@ -415,11 +417,12 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
         when="@:0.19.0",
         msg="Horovod does not support ROCm before 0.19.1; use @0.19.1:",
     )
-    # https://github.com/ROCm/legacy-rocm-build/issues/3987: hip_add_library is gone
+    # https://github.com/ROCm/legacy-rocm-build/issues/3987: patched from 0.28.0 on
     conflicts(
         "^hip@6:",
-        when="+rocm",
-        msg="Horovod does not compile with ROCm 6 and later; use hip@:5 and rccl@:5",
+        when="@:0.27 +rocm",
+        msg="Horovod before 0.28.0 does not compile with ROCm 6 and later; use hip@:5 and "
+        "rccl@:5, or @0.28:",
     )
 
     # NCCL and RCCL
@@ -582,6 +585,8 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     patch("tensorflow.patch", when="@0.28.0:0.28.1")
     # https://github.com/horovod/horovod/issues/3449
     patch("cuda.patch", when="@0.25.0:0.28.1")
+    # https://github.com/ROCm/legacy-rocm-build/issues/3987
+    patch("rocm.patch", when="@0.28.0:0.28.1 +rocm")
     # https://github.com/horovod/horovod/pull/2009
     patch("ddl-0.20.patch", when="@0.20.0:0.23.0 +ddl")
     patch("ddl-0.24.patch", when="@0.24.0:0.28.1 +ddl")
@@ -660,6 +665,9 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
         elif spec.satisfies("+rocm"):
             env.set("HOROVOD_GPU", "ROCM")
             env.set("HOROVOD_ROCM_HOME", self._rocm_prefix)
+            # rocm.patch; https://cmake.org/cmake/help/latest/envvar/HIPCXX.html: Clang itself
+            env.set("HOROVOD_BUILD_ROCM_ARCH_LIST", ",".join(spec.variants["amdgpu_target"].value))
+            env.set("HIPCXX", join_path(spec["llvm-amdgpu"].prefix, "bin", "clang++"))
         else:
             # an NVTX header on the machine would be taken into a CPU build
             env.set("HOROVOD_WITHOUT_NVTX", "1")
@@ -706,7 +714,8 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
 
     @property
     def _rocm_prefix(self) -> str:
-        # FindROCM.cmake adds /hip, which is where ROCm 5 has it, and hip's prefix may be either
+        # to 0.27 FindROCM.cmake adds /hip, which is where ROCm 5 has it, and hip's prefix may be
+        # either
         prefix = str(self.spec["hip"].prefix)
         return os.path.dirname(prefix) if os.path.basename(prefix) == "hip" else prefix
 

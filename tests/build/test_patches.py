@@ -11,7 +11,7 @@ VERSIONS = list(recipe.load("py-horovod").versions())
 
 #: A selection that asks for every patch; the version is put in front.
 EVERYTHING = (
-    "+mpi+gloo+cuda+ddl frameworks=pytorch,tensorflow,keras target=neoverse_v2 "
+    "+mpi+gloo+cuda+rocm+ddl frameworks=pytorch,tensorflow,keras target=neoverse_v2 "
     "^py-tensorflow@2.20 ^py-torch@2.14"
 )
 
@@ -49,6 +49,22 @@ def test_eigen_for_arm_is_defined_once(horovod_tree, version):
     for_others, for_arm = found
     assert len(for_others) == 1 and "predux_half_dowto4<Packet8hf>" in for_others[0]
     assert for_arm == []
+
+
+@pytest.mark.parametrize("version", ["0.28.0", "0.28.1"])
+def test_a_group_of_tensors_is_a_list_of_them_with_rocm(horovod_tree, version):
+    """rocm.patch: `+=` would add the elements of a tensor."""
+
+    def added(variants):
+        tree = horovod_tree(version, variants)
+        module = ast.parse((tree / "horovod/tensorflow/__init__.py").read_text())
+        (function,) = (
+            node for node in module.body if getattr(node, "name", "") == "grouped_allreduce"
+        )
+        targets = (each.target for each in ast.walk(function) if isinstance(each, ast.AugAssign))
+        return [ast.unparse(target) for target in targets].count("new_tensors")
+
+    assert added("~rocm") == 2 and added("+rocm amdgpu_target=gfx90a") == 0
 
 
 @pytest.mark.parametrize("version", ["0.27.0", "0.28.0", "0.28.1"])

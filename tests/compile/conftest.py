@@ -17,9 +17,12 @@ import pytest
 from hvd.core import paths
 from tests import needs
 
-#: Platforms to take a project's wheel for, as pip names them, and its directory of headers.
+#: Platforms to take a project's wheel for, as pip names them, and its directory of headers.  What
+#: is behind a slash sets a second directory of a project apart.
 PROJECTS = {
     "torch": (["macosx_14_0_arm64"], "torch/include"),
+    # what makes sources for ROCm of those for CUDA
+    "torch/hipify": (["macosx_14_0_arm64"], "torch/utils/hipify"),
     "tensorflow-cpu": (
         ["manylinux_2_17_x86_64", "manylinux2010_x86_64", "manylinux_2_27_x86_64"],
         "tensorflow/include",
@@ -34,7 +37,7 @@ def framework_headers() -> Callable[[str, str], pathlib.Path]:
     """A function that gives the directory of headers of a project's release, from the cache."""
 
     def headers(project: str, version: str) -> pathlib.Path:
-        place = paths.cache() / "headers" / f"{project}-{version}"
+        place = paths.cache() / "headers" / f"{project.replace('/', '-')}-{version}"
         kept = needs.kept(place, lambda directory: unpack(project, version, directory))
         return kept / PROJECTS[project][1]
 
@@ -44,6 +47,7 @@ def framework_headers() -> Callable[[str, str], pathlib.Path]:
 def unpack(project: str, version: str, directory: pathlib.Path) -> None:
     """Unpack the headers of a wheel of ``project``; skips where pip cannot download one."""
     platforms, include = PROJECTS[project]
+    project = project.partition("/")[0]
     command = [sys.executable, "-m", "pip", "download", f"{project}=={version}", "--no-deps"]
     command += ["--only-binary=:all:", "--implementation=cp"]
     command += [f"--platform={platform}" for platform in platforms]

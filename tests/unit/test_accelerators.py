@@ -1,16 +1,17 @@
-"""CUDA, NCCL and oneCCL are found."""
+"""CUDA, NCCL, ROCm and oneCCL are found."""
 
 import pytest
 
 from hvd.core.errors import HvdError
 from hvd.host import accelerators
+from tests.checkout import script
 
 HEADER = "#define NCCL_MAJOR 2\n#define NCCL_MINOR 28\n#define NCCL_PATCH 9\n"
 
 
 @pytest.fixture(autouse=True)
 def nothing_set(monkeypatch):
-    for name in ("CUDA_HOME", "NCCL_HOME", "CCL_ROOT"):
+    for name in ("CUDA_HOME", "NCCL_HOME", "CCL_ROOT", "HIPCXX"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -50,6 +51,56 @@ def test_an_installed_nccl_is_taken_as_it_is(tmp_path, monkeypatch):
     root = wheel(tmp_path / "opt", "libnccl.so")
     monkeypatch.setenv("NCCL_HOME", str(root))
     assert accelerators.nccl(tmp_path / "none", tmp_path / "nccl").prefix == root
+
+
+def hipcc(prefix, version="HIP version: 7.1.52802-0", directory="lib/llvm/bin"):
+    """A ROCm that is nothing but what is asked of it."""
+    script(
+        prefix / "bin" / "hipcc",
+        f"echo '{version}'",
+        "echo 'AMD clang version 20.0.0git'",
+        f"echo 'InstalledDir: {prefix / directory}'",
+    )
+    for name in ("lib/llvm/bin/clang++", "include/rccl/rccl.h"):
+        (prefix / name).parent.mkdir(parents=True)
+        (prefix / name).touch()
+    return prefix
+
+
+def test_rocm_is_that_of_hipcc(tmp_path, monkeypatch):
+    prefix = hipcc(tmp_path / "rocm-7.1.1")
+    monkeypatch.setenv("PATH", f"{prefix}/bin:/usr/bin:/bin")
+    assert accelerators.rocm() == {
+        "hip": accelerators.Library(prefix, "7.1"),
+        "llvm-amdgpu": accelerators.Library(prefix / "lib" / "llvm"),
+        "rccl": accelerators.Library(prefix),
+    }
+
+
+def test_the_compiler_of_rocm_may_be_elsewhere(tmp_path, monkeypatch):
+    """Debian 13's hipcc says /usr/bin, where there is none."""
+    prefix = hipcc(tmp_path / "usr", directory="bin")
+    monkeypatch.setenv("PATH", f"{prefix}/bin:/usr/bin:/bin")
+    with pytest.raises(HvdError, match="usr/bin/clang") as error:
+        accelerators.rocm()
+    assert "HIPCXX" in error.value.remedy
+    monkeypatch.setenv("HIPCXX", str(prefix / "lib/llvm/bin/clang++"))
+    assert accelerators.rocm()["llvm-amdgpu"].prefix == prefix / "lib" / "llvm"
+
+
+def test_a_rocm_that_is_not_whole_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(HvdError, match="hipcc is not on PATH"):
+        accelerators.rocm()
+    prefix = hipcc(tmp_path / "rocm")
+    monkeypatch.setenv("PATH", f"{prefix}/bin:/usr/bin:/bin")
+    (prefix / "include/rccl/rccl.h").unlink()
+    with pytest.raises(HvdError, match="rccl.h"):
+        accelerators.rocm()
+    hipcc(tmp_path / "other", version="none")
+    monkeypatch.setenv("PATH", f"{tmp_path}/other/bin:/usr/bin:/bin")
+    with pytest.raises(HvdError, match="does not name HIP"):
+        accelerators.rocm()
 
 
 def test_what_is_not_there_is_named(tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ RECIPE = recipe.load("py-horovod")
 FLAGS = "-march=x86-64-v3 -mtune=generic"
 PREFIXES = {"cmake": "/cmake/bin/cmake", "intel-oneapi-ccl": "/ccl", "ibm-ddl": "/ddl"}
 PREFIXES.update({name: f"/{name}" for name in ("mpi", "cuda", "nccl", "rccl", "mxnet")})
+PREFIXES["llvm-amdgpu"] = "/opt/rocm/llvm"
 CUDA = "+cuda cuda_arch=80"
 ROCM = "+rocm amdgpu_target=gfx90a"
 
@@ -80,10 +81,12 @@ def test_nccl_on_cuda_runs_every_operation_and_links_shared():
 
 @pytest.mark.parametrize("hip", ["/opt/rocm-5.7.1", "/opt/rocm-5.7.1/hip"])
 def test_rccl_on_rocm(hip):
-    """Horovod adds /hip to the directory, which Spack's prefix of hip may have already."""
+    """Horovod to 0.27 adds /hip to the directory, which hip's prefix may have already."""
     built = environment(ROCM, hip=hip)
     assert built["HOROVOD_GPU"] == "ROCM"
     assert built["HOROVOD_ROCM_HOME"] == "/opt/rocm-5.7.1"
+    assert built["HIPCXX"] == "/opt/rocm/llvm/bin/clang++"
+    assert built["HOROVOD_BUILD_ROCM_ARCH_LIST"] == "gfx90a"
     assert built["HOROVOD_GPU_OPERATIONS"] == "NCCL"
     assert "HOROVOD_CUDA_HOME" not in built
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import subprocess
 
 import pytest
 
@@ -40,6 +41,21 @@ def test_a_root_has_the_packages_of_versions_yaml_and_is_made_once(programs, tmp
     (place.with_name("trixie.stamp")).unlink()
     debian.root("trixie", tmp_path / "log")
     assert len(programs) == 2
+
+
+def test_a_root_takes_packages_of_another_release_as_well(programs, tmp_path):
+    """The lines that apt then reads are those of the release itself, from the same mirror."""
+    debian.root("sid-rocm-7", tmp_path / "log")
+    ((command),) = programs
+    assert command[-2] == "sid" and "hipcc/experimental" in command[-3]
+    (hook,) = (word for word in command if word.startswith("--setup-hook="))
+    etc = tmp_path / "root" / "etc" / "apt"
+    (etc / "sources.list.d").mkdir(parents=True)
+    (etc / "sources.list").write_text("deb http://mirror/debian sid main\n")
+    text = hook.partition("=")[2]
+    subprocess.run(["sh", "-c", text, "hook", str(tmp_path / "root")], check=True)
+    added = (etc / "sources.list.d" / "experimental.list").read_text()
+    assert added == "deb http://mirror/debian experimental main\n"
 
 
 def test_a_release_without_packages_is_an_error(programs, tmp_path):

@@ -82,7 +82,8 @@ def test_an_old_setuptools_needs_wheel(run, setuptools, wheel, missing) -> None:
     [
         ("py-horovod@0.5 frameworks:=pytorch", "@0.5"),
         (f"{PYTORCH} ^openmpi@5", "openmpi@5"),
-        (f"{PYTORCH} +rocm", "+rocm"),
+        (f"{PYTORCH} +cuda+ddl~nccl cuda_arch=70", "+ddl"),
+        (f"{PYTORCH} +rocm amdgpu_target=gfx90a", "hipcc"),
     ],
 )
 def test_what_this_machine_cannot_build_is_refused(run, spec, named) -> None:

@@ -226,3 +226,13 @@ def test_a_tensorflow_that_cannot_say_its_cuda_is_understood(tmp_path, cuda, sai
     (tmp_path / "tensorflow" / "__init__.py").write_text(text)
     asked = externals.ask(sys.executable, {**os.environ, "PYTHONPATH": str(tmp_path)})
     assert asked["frameworks"]["tensorflow"] == {"cuda": said, "rocm": None, "architectures": []}
+
+
+def test_a_tensorflow_that_cannot_say_its_rocm_is_understood(tmp_path):
+    """What get_build_info of tensorflow-rocm 2.12.0.560 and 2.14.0.600 has."""
+    build = {"is_cuda_build": False, "is_rocm_build": True, "is_tensorrt_build": False}
+    (tmp_path / "tensorflow").mkdir()
+    text = f"class sysconfig:\n    get_build_info = staticmethod(lambda: {build})\n"
+    (tmp_path / "tensorflow" / "__init__.py").write_text(text)
+    asked = externals.ask(sys.executable, {**os.environ, "PYTHONPATH": str(tmp_path)})
+    assert asked["frameworks"]["tensorflow"]["rocm"] == "unknown"

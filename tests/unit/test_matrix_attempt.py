@@ -25,6 +25,7 @@ from tests import matrix as made
 matrix = definition.load()
 CELL = made.cell()
 GCC = made.cell(compiler="gcc-12")
+ROCM = made.cell(framework="tensorflow-rocm-2.14", operations="rocm-7.2")
 SPACK = made.cell(compiler="gcc-12", engine="spack-1.1")
 OPENMPI = Mpi("openmpi", "4.1.8", pathlib.Path("/opt/openmpi"))
 OPTIONS = Options(jobs=3, limit=60.0)
@@ -140,6 +141,8 @@ RANKS_FAIL = {
          ("failed", "build", "", "it was built with gcc 1.2.0, not with 12")),
         ({"Python": "3.1.1"},
          ("failed", "build", "", "it was built with Python 3.1.1, not with 3.11")),
+        ({"hip": "6.4", "cell": ROCM},
+         ("failed", "build", "", "it was built with hip 6.4, not with 7.2")),
         ({"openmpi": "4.1.4"},
          ("failed", "build", "", "it was built with openmpi 4.1.4, not with 4.1.8")),
         (BUILD_FAILS, ("failed", "build", "gcc-gloo", GLOO)),

@@ -194,6 +194,19 @@ def test_what_is_no_part_is_an_error(text):
         plan.shard([], text)
 
 
+def test_a_cell_for_rocm_is_tried_where_its_hip_is():
+    rocm = cell(framework="tensorflow-rocm-2.14", operations="rocm-7.2")
+    spec = specs.parse(needs.spec(rocm.values))
+    assert spec.variants["rocm"] is True and spec.variants["cuda"] is False
+    assert spec.variants["amdgpu_target"] == {"gfx90a", "gfx942"}
+    assert needs.refusal(rocm.values) == ""
+    assert "HIP 7.2 is not on PATH" in needs.lacks(rocm.values)
+    there = Needs(matrix, dataclasses.replace(HERE, rocm="7.2"))
+    assert there.lacks(rocm.values) == "" and there.lacks({"operations": "rocm-5.7"})
+    # its framework is no other cell's
+    assert "py-tensorflow~rocm" in needs.refusal({**rocm.values, "operations": "default"})
+
+
 def test_a_processor_of_another_family_is_not_tried_here():
     power = cell(framework="pytorch-1.13", mpi="system", target="power9le")
     assert "target=power9le" in needs.asked(power, cuda=False)

@@ -238,8 +238,8 @@ class PipSolution:
             controllers=tuple(controllers),
             operations=tuple(sorted([*controllers, *self._on("ccl", "ddl", "nccl")])),
             nccl_link="".join(self._values("nccl_link")),
-            gpu="".join(self._on("cuda")),
-            architectures=self._values("cuda_arch"),
+            gpu="".join(self._on("cuda", "rocm")),
+            architectures=self._values("cuda_arch") or self._values("amdgpu_target"),
             gpu_mpi="mpi" in self._values("gpu_ops"),
             target="".join(self._values("target")),
             python=self.found["python"]["version"],
@@ -269,6 +269,7 @@ class PipSolution:
         found.update({t: have[n]["version"] for n, t in externals.FRAMEWORKS.items() if n in have})
         if self.mpi:
             found[self.mpi.package] = self.mpi.version
+        found.update({n: lib.version for n, lib in self.accelerators.items() if lib.version})
         found["cmake"] = framework.cmake_version(self._cmake)
         found[machine.compiler_name()] = machine.compiler_version()
         return found
@@ -352,17 +353,17 @@ def _find_accelerators(
 ) -> Dict[str, Library]:
     """The libraries that ``variants`` ask for besides MPI and Gloo, by package."""
     chosen = {name for name, value in variants.items() if value is True}
-    unknown = sorted(chosen & {"rocm", "ddl"})
-    if unknown:
+    if "ddl" in chosen:
         raise HvdError(
-            f"+{unknown[0]}: the pip engine builds for CPUs and for CUDA",
-            "build it with --engine spack",
+            "+ddl: the pip engine builds for CPUs, CUDA and ROCm", "build it with --engine spack"
         )
     taken = {}
     if "cuda" in chosen:
         taken["cuda"] = accelerators.cuda()
+    if "rocm" in chosen:
+        taken.update(accelerators.rocm())
     python = found["python"]
-    if "nccl" in chosen:
+    if chosen >= {"nccl", "cuda"}:
         taken["nccl"] = accelerators.nccl(pathlib.Path(python["platlib"]), paths.state() / "nccl")
     if "ccl" in chosen:
         prefix = pathlib.Path(python["prefix"])

@@ -1,4 +1,4 @@
-"""CUDA, NCCL and oneCCL of this machine, for builds without Spack."""
+"""CUDA, NCCL, ROCm and oneCCL of this machine, for builds without Spack."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pathlib
 import re
 import shutil
 import subprocess
-from typing import Mapping
+from typing import Dict, Mapping
 
 from hvd.core import stamp
 from hvd.core.errors import HvdError
@@ -72,6 +72,39 @@ def nccl(site_packages: pathlib.Path, scratch: pathlib.Path) -> Library:
         return Library(prefix, version)
     links = {"include": header.parent, "lib/libnccl.so": libraries[0]}
     return Library(_linked(scratch, links), version)
+
+
+def rocm() -> Dict[str, Library]:
+    """Return HIP, its Clang and RCCL, by Spack's names: those of ``hipcc`` on PATH.
+
+    The prefix of Clang is from ``$HIPCXX``, CMake's variable for the compiler, where that is set.
+
+    Raises:
+        HvdError: one of them is missing.
+    """
+    hipcc = shutil.which("hipcc")
+    if not hipcc:
+        raise HvdError(
+            "hipcc is not on PATH", "load the site's ROCm module, or put its bin directory on PATH"
+        )
+    said = programs.output(hipcc, "--version")
+    version = re.search(r"HIP version: (\d+\.\d+)", said)
+    clang = re.search(r"^InstalledDir: (.*)$", said, re.MULTILINE)
+    if not version or not clang:
+        raise HvdError(f"{hipcc} --version does not name HIP and its Clang", "reinstall ROCm")
+    prefix = pathlib.Path(hipcc).parent.parent
+    cxx = pathlib.Path(os.environ.get("HIPCXX") or pathlib.Path(clang[1], "clang++"))
+    for needed, remedy in (
+        (cxx, "set HIPCXX to the clang++ of ROCm"),
+        (prefix / "include" / "rccl" / "rccl.h", "install RCCL beside HIP"),
+    ):
+        if not needed.is_file():
+            raise HvdError(f"there is no {needed}, which a build with {hipcc} needs", remedy)
+    return {
+        "hip": Library(prefix, version[1]),
+        "llvm-amdgpu": Library(cxx.parent.parent),
+        "rccl": Library(prefix),
+    }
 
 
 def ccl(prefix: pathlib.Path, scratch: pathlib.Path) -> Library:

@@ -9,7 +9,7 @@ import os
 import pathlib
 import shutil
 import subprocess
-from typing import List, Sequence
+from typing import List, Sequence, Set
 
 from hvd.core import lock, paths, process, stamp
 from hvd.core.errors import HvdError
@@ -28,7 +28,8 @@ def root(suite: str, log: pathlib.Path, options: Sequence[str] = ()) -> pathlib.
     """Return the root of a release with the packages of ``ci/versions.yaml``; make it if needed.
 
     Args:
-        suite: Debian's name of the release, and its name of another processor behind a dash.
+        suite: Debian's name of the release; behind a dash its name of another processor, or what
+            else sets the root apart, such as rocm-5.
         log: file for what mmdebstrap prints.
         options: for apt, in making it.
 
@@ -58,6 +59,7 @@ def root(suite: str, log: pathlib.Path, options: Sequence[str] = ()) -> pathlib.
         command: List[object] = [program, "--components=main"]
         command += _unpacked(foreign) if foreign else ["--variant=minbase"]
         command += [f"--aptopt={option}" for option in options]
+        command += [_added(other) for other in sorted(_others(packages))]
         command += [f"--include={','.join(packages)}", _release(suite), place]
         # without root, mmdebstrap makes a user namespace
         process.run(command, log=log, timeout=_TIMEOUT)
@@ -71,6 +73,20 @@ def root(suite: str, log: pathlib.Path, options: Sequence[str] = ()) -> pathlib.
 
 def _release(suite: str) -> str:
     return suite.partition("-")[0]
+
+
+def _others(packages: Sequence[str]) -> Set[str]:
+    """The releases behind the names of packages."""
+    return {package.partition("/")[2] for package in packages} - {""}
+
+
+def _added(release: str) -> str:
+    """The option that lets apt take packages of another release from the same mirror."""
+    sources = '"$1"/etc/apt/sources.list'
+    return (
+        f"--setup-hook=sed -n 's/^\\(deb .*\\) [^ ]* main$/\\1 {release} main/p' {sources} "
+        f"> {sources}.d/{release}.list"
+    )
 
 
 def _unpacked(foreign: Architecture) -> List[str]:

@@ -75,7 +75,8 @@ def tensorflow():
     build = tensorflow.sysconfig.get_build_info()
     return {
         "cuda": build.get("cuda_version") if build.get("is_cuda_build") else None,
-        "rocm": build.get("rocm_version") if build.get("is_rocm_build") else None,
+        # wheels for ROCm do not say the version
+        "rocm": build.get("rocm_version", "unknown") if build.get("is_rocm_build") else None,
         "architectures": [
             capability.split("_")[-1] for capability in build.get("cuda_compute_capabilities", [])
         ],

@@ -201,6 +201,9 @@ class _Attempt:
         wanted = {"cmake": cmake.partition("==")[2], "Python": f"{self.cell.python}."}
         if self.mpi:
             wanted[self.mpi.package] = self.mpi.version
+        rocm = self.needs.matrix.choices["operations"][self.cell.operations].rocm
+        if rocm:
+            wanted["hip"] = rocm
         name, _, major = self.cell.compiler.partition("-")
         if major:
             wanted[{"clang": "llvm"}.get(name, name)] = f"{major}."

@@ -93,6 +93,7 @@ class Choice:
     requirement: str = ""
     variants: str = ""
     requirements: Tuple[str, ...] = ()
+    rocm: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Iterator, Mapping, Optional, Tuple
 
 import archspec.cpu
 
-from hvd.host import framework, machine, mpi
+from hvd.host import accelerators, framework, machine, mpi
 from hvd.host.mpi import Mpi
 from hvd.matrix.definition import SYSTEM, Matrix
 
@@ -23,8 +23,8 @@ class Here:
     """Paths of interpreters (by ``major.minor``), C++ compilers (by the axis' value) and programs.
 
     What is missing is left out or empty; ``compiler`` is Spack's name and the version of ``c++``,
-    ``no_cuda`` says why CUDA builds of frameworks are not taken, and ``family`` is archspec's name
-    of the processor's.
+    ``no_cuda`` says why CUDA builds of frameworks are not taken, ``rocm`` is the version of HIP,
+    and ``family`` is archspec's name of the processor's.
     """
 
     pythons: Mapping[str, str]
@@ -34,6 +34,7 @@ class Here:
     ccache: str = ""
     java: str = ""
     no_cuda: str = ""
+    rocm: str = ""
     family: str = ""
 
     @property
@@ -62,6 +63,7 @@ def look(matrix: Matrix, cuda: bool) -> Here:
         ccache=shutil.which("ccache") or "",
         java=shutil.which("java") or "",
         no_cuda=no_cuda,
+        rocm=accelerators.rocm()["hip"].version if shutil.which("hipcc") else "",
         family=str(archspec.cpu.TARGETS[machine.processor()].family),
     )
 

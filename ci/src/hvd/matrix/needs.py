@@ -28,6 +28,7 @@ _VARIANTS = {
     "mxnet": {"python": True},
     # so that the recipe refuses it beside a PyTorch for CUDA
     "tensorflow-cpu": {"cuda": False},
+    "tensorflow-rocm": {"rocm": True},
 }
 #: Distributions that the checks of a cell import.
 _CHECKS = {"numpy"}
@@ -94,6 +95,9 @@ class Needs:
             return "there is no MPI on PATH"
         if compiler and compiler not in here.compilers:
             return f"{cxx(compiler)} is not on PATH"
+        rocm = self._rocm(values)
+        if rocm and rocm != here.rocm:
+            return f"HIP {rocm} is not on PATH; ./hvd debian has roots with it"
         if not name:
             return ""
         chosen = self.matrix.frameworks[name]
@@ -147,7 +151,8 @@ class Needs:
             cuda = chosen.needs_cuda(values["python"])
         if values.get("target", HERE) != HERE:
             words.append(f"target={values['target']}")
-        words += ["~rocm", self.matrix.cuda.variants if cuda else "~cuda"]
+        words += [] if self._rocm(values) else ["~rocm"]
+        words.append(self.matrix.cuda.variants if cuda else "~cuda")
         if chosen:
             words.append(f"frameworks:={','.join(chosen.frameworks)}")
         return " ".join(filter(None, words))
@@ -174,6 +179,11 @@ class Needs:
         """
         tools = () if cell.engine == PIP else self._tools(cell.values)
         return " ".join([self.spec(cell.values, cuda), *tools])
+
+    def _rocm(self, values: Values) -> str:
+        """Return the HIP that operations need; empty if they need none."""
+        chosen = self.matrix.choices["operations"].get(values.get("operations", ""))
+        return chosen.rocm if chosen else ""
 
     def _tools(self, values: Values) -> List[str]:
         """Return compiler and CMake; the compiler first, as after CMake it would be CMake's."""
