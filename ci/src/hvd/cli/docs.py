@@ -10,6 +10,7 @@ from hvd.bench import page as performance_page
 from hvd.core import console, paths
 from hvd.docs import site_page, sphinx
 from hvd.matrix import definition, page
+from hvd.upkeep import upstream
 
 
 def docs(
@@ -18,12 +19,12 @@ def docs(
         False, "--site", help="Build the documentation site; needs Python 3.11."
     ),
 ) -> None:
-    """Regenerate tables and pages: README, sites, support matrix, performance."""
+    """Regenerate tables and pages: README, sites, support matrix, performance, upstream."""
     # the pages are about this checkout's sites
     os.environ.pop("HVD_SITES", None)
     if as_site:
         console.note(paths.shorten(sphinx.build()))
         return
     written = site_page.write(check) + page.write(definition.matrix(), check)
-    for path in written + performance_page.write(check):
+    for path in written + performance_page.write(check) + upstream.write(check):
         console.note(paths.shorten(path))

@@ -31,6 +31,7 @@ from hvd.cli import (
     release,
     testing,
     timeline,
+    upstream,
     versions,
     wheel,
 )
@@ -84,6 +85,7 @@ app.command(name="matrix")(matrix.matrix)
 app.command(name="publish")(publish.publish)
 app.command(name="release")(release.release)
 app.command(name="timeline")(timeline.timeline)
+app.command(name="upstream")(upstream.upstream)
 app.command(name="versions")(versions.versions)
 app.command(name="wheel")(wheel.wheel)
 app.command(name="externals")(environments.write_externals)

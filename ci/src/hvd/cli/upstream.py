@@ -1,0 +1,31 @@
+"""``./hvd upstream``."""
+
+from __future__ import annotations
+
+import pathlib
+
+import typer
+
+from hvd.core import console, paths
+from hvd.model.versions import pinned
+from hvd.upkeep import upstream as upkeep
+
+
+def upstream(
+    to: pathlib.Path = typer.Option(
+        ..., "--to", metavar="DIR", help="Where the mails go; a new directory."
+    ),
+    horovod: str = typer.Option(
+        "", "--horovod", metavar="PATH|URL", envvar="HVD_HOROVOD", show_default=False,
+        help="Horovod's repository.  [default: the official one]",
+    ),
+) -> None:  # fmt: skip
+    """Write the patches as mails for Horovod's newest commit, ready for a person to send.
+
+    Nothing is sent. docs/upstream.md lists all patches, and what is for other projects.
+    """
+    log = paths.state() / "logs" / "upstream.log"
+    taken, left = upkeep.series(horovod or pinned().git["horovod"], to, log)
+    console.note(f"{len(taken)} patches: {to}")
+    for name in left:
+        console.note(f"{name} does not apply to the newest commit")
