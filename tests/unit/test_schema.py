@@ -75,7 +75,12 @@ def test_a_key_that_is_not_required_may_be_missing() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "message", "remedy"),
     [
-        ("scheduler", "slrum", "'slrum' is none of slurm, lsf, none", "did you mean 'slurm'?"),
+        (
+            "scheduler",
+            "slrum",
+            "'slrum' is none of slurm, lsf, pbs, none",
+            "did you mean 'slurm'?",
+        ),
         ("status:since", datetime.date(2024, 11, 15), "is not text", "put it in quotes"),
         (f"{GPU}:lsf:queue", 7, "7 is not text", "put it in quotes"),
         ("fabric:ddl:set", {"NCCL_LL_THRESHOLD": 0}, "0 is not text", "put it in quotes"),
