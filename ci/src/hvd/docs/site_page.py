@@ -86,10 +86,11 @@ def put(path: pathlib.Path, made: str, begin: str = BEGIN) -> str:
 
 
 def environments() -> str:
-    """Return the README's table of environments."""
+    """Return the README's table of environments, and the names of those that are retired."""
     return templates.render(
         "docs/environments.md.j2",
         environments=[environment.load(name) for name in environment.names()],
+        retired=lambda each: site.of(each.name).status.state == "retired",
         site_of=site.of,
         versions=_versions,
         mpis=_MPIS,
