@@ -14,6 +14,7 @@ from hvd.docs import site_page
 from hvd.fetch.history import History
 from hvd.model import recipe, specs
 from hvd.model.environment import HOROVOD
+from hvd.model.package_api import Directive
 from hvd.report import templates
 
 PAGE = paths.ROOT / "docs" / "upstream.md"
@@ -47,10 +48,17 @@ class Offer:
 def offers() -> List[Offer]:
     """Return every patch, in the order of the recipe."""
     known = recipe.load(HOROVOD)
-    newest = specs.parse(f"{HOROVOD}@{next(iter(known.versions()))} +ddl")
-    needed = set(known.patches(newest))
-    files = [known.directory / each.arguments[0] for each in known.named("patch")]
-    return [_offer(file, file in needed) for file in files]
+    newest = next(iter(known.versions()))
+    return [
+        _offer(known.directory / each.arguments[0], _is_for(newest, each))
+        for each in known.named("patch")
+    ]
+
+
+def _is_for(version: str, patch: Directive) -> bool:
+    """Return whether some build of ``version`` has the patch, whatever its variants."""
+    conditions = map(specs.parse_once, patch.when)
+    return all(not c.versions or specs.version_in(version, c.versions) for c in conditions)
 
 
 def _offer(file: pathlib.Path, current: bool) -> Offer:
