@@ -46,6 +46,7 @@ def test_every_launcher_has_ranks(launcher) -> None:
     [
         ({"SLURM_JOB_ID": "4711042"}, "29542"),
         ({"LSB_JOBID": "77"}, "29577"),
+        ({"PBS_JOBID": "4711077.polaris-pbs"}, "29577"),
         ({"MASTER_PORT": "1234", "SLURM_JOB_ID": "1"}, "1234"),
     ],
 )
