@@ -799,12 +799,8 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
         environment = {
             "HOROVOD_CONTROLLER": controller,
             "HOROVOD_CPU_OPERATIONS": "CCL" if "+ccl" in self.spec else controller.upper(),
-            # two ranks fit on a node with one core; Open MPI 4 and 5
-            "OMPI_MCA_rmaps_base_oversubscribe": "1",
-            "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+            **self._open_mpi_here(),
         }
-        if os.geteuid() == 0:
-            environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
         for module in (PLUGINS[name][2] for name in self.plugins):
             with test_part(self, f"test_allreduce_{controller}_{module}", purpose=module):
                 launch = Executable(launcher[0])
@@ -819,6 +815,21 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
                 for rank in range(2):
                     expected = f"rank {rank} of 2: allreduce with {module} is right"
                     assert expected in output, f"'{expected}' is not in the output:\n{output}"
+
+    def _open_mpi_here(self):
+        """What lets Open MPI 4 and 5 start two ranks on a node or in a container."""
+        # with more ranks than cores
+        environment = {
+            "OMPI_MCA_rmaps_base_oversubscribe": "1",
+            "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+        }
+        if os.geteuid() == 0:
+            environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+        # https://github.com/open-mpi/ompi/blob/v4.1.8/orte/mca/plm/rsh/plm_rsh_component.c: mpiexec
+        # stops if it finds neither, though it starts no rank elsewhere
+        if not (shutil.which("ssh") or shutil.which("rsh")):
+            environment["OMPI_MCA_plm_rsh_agent"] = "/bin/false"
+        return environment
 
     def _launcher(self):
         """The command that starts two ranks here; empty where there is none."""

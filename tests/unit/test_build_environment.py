@@ -171,6 +171,14 @@ def test_what_was_built_is_compared_with_what_was_asked_for(text, output, wrong)
     assert package._differences(output) == wrong
 
 
+@pytest.mark.parametrize("program", ["ssh", "rsh", "neither"])
+def test_ranks_start_on_a_machine_without_ssh(program, tmp_path, monkeypatch):
+    (tmp_path / program).touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    there = RECIPE.module.PyHorovod()._open_mpi_here()
+    assert there.get("OMPI_MCA_plm_rsh_agent") == ("/bin/false" if program == "neither" else None)
+
+
 class Unset(package_api.Variables):
     """Also what is taken away."""
 
