@@ -223,19 +223,22 @@ def test_nearest_spec_of_builtin(parameters, spec):
     assert solves.nearest(solution) == f"builtin.py-horovod@0.28.1 {spec}"
 
 
-def test_a_call_takes_as_long_as_on_its_slowest_rank(tmp_path):
+def test_a_call_takes_as_long_as_on_its_slowest_rank_and_rounds_count_together(tmp_path):
     what = {"operation": "alltoall", "dtype": "float16", "in_place": False, "bytes": 4}
-    for rank, seconds in enumerate(([1.0, 2.0, 2.5], [3.0, 1.0, 2.0])):
-        calls = [{"method": "horovod", **what, "seconds": seconds}]
-        record = {"cores": 2 - rank, "calls": calls}
-        (tmp_path / f"rank-{rank}.json").write_text(json.dumps(record))
-    (row,) = collectives.rows({"horovod": "ours"}, tmp_path, 2)
+    rounds = ([[1.0, 2.0], [3.0, 1.0]], [[2.5], [2.0]])
+    outs = [tmp_path / str(number) for number in range(len(rounds))]
+    for out, ranks in zip(outs, rounds):
+        out.mkdir()
+        for rank, seconds in enumerate(ranks):
+            record = {"cores": 2 - rank, "calls": [{**what, "seconds": seconds}]}
+            (out / f"rank-{rank}.json").write_text(json.dumps(record))
+    (row,) = collectives.rows("ours", outs, 2)
     assert (row.name, row.operation, row.ranks, row.calls) == ("ours", "alltoall", 2, 3)
     assert (row.minimum, row.median, row.maximum) == (2.0, 2.5, 3.0)
     assert row.bus_bandwidth == pytest.approx(4 / 2.5 / 2)
-    assert collectives.cores_per_rank(tmp_path) == 1
+    assert collectives.cores_per_rank(outs[0]) == 1
     with pytest.raises(HvdError, match="rank 2 recorded nothing"):
-        collectives.rows({"horovod": "ours"}, tmp_path, 3)
+        collectives.rows("ours", outs, 3)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import json
 import os
 import pathlib
 import shutil
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Iterable, List, Sequence, Tuple
 
 import numpy
 
@@ -22,17 +22,20 @@ from hvd.smoke.launch import LAUNCHERS, Launcher, Target, environment, find_prog
 PROGRAM = pathlib.Path(__file__).with_name("program_collectives.py")
 #: The ranks of the main page, and those that take turns where there are fewer cores.
 RANKS = (2, 4, 8)
-#: Horovod's rows by its controller, and those of its peer in the same processes.
+#: Horovod's rows by its controller, those of its peer, and those of Horovod with the switch of
+#: waiting.patch off: it waits as released.
 OURS = {"mpi": "Horovod, MPI", "gloo": "Horovod, Gloo"}
 PEERS = {"mpi": "mpi4py", "gloo": "torch.distributed, Gloo"}
-#: Horovod with the switch of waiting.patch off: it waits as released.
 RELEASED = {name: f"{ours}, waits as released" for name, ours in OURS.items()}
+NAMES = {"horovod": OURS, "peer": PEERS, "released": RELEASED}
 #: What the tables of sizes, and the goals, are of.
 ALLREDUCE = {"operation": "allreduce", "dtype": "float32", "in_place": True}
-#: Parts of the program for as many ranks as there are cores, for more, and without the patch.
+#: Parts of the program by method, for as many ranks as there are cores, and for more.
 _ALL = ("allreduce", "collectives", "many", "training")
-_MORE = ("allreduce",)
-_AS_RELEASED = ("allreduce", "training")
+_PARTS = {"horovod": _ALL, "peer": _ALL, "released": ("allreduce", "training")}
+_PARTS_OF_MORE = {"horovod": ("allreduce",), "peer": ("allreduce",)}
+#: How often the methods take turns: the speed of a machine changes within minutes.
+ROUNDS = 3
 #: Seconds that one launch may take.
 _TIMEOUT = 1200.0
 
@@ -60,18 +63,20 @@ def run(subject: Environment, options: Options, ranks: Tuple[int, ...] = RANKS) 
             )
         cores = len(os.sched_getaffinity(0))
         for count in ranks:
+            chosen = _PARTS if count <= cores else _PARTS_OF_MORE
             for launcher in _launchers(found.controllers):
-                parts = _ALL if count <= cores else _MORE
-                with current.step(f"{launcher.name}, {count}") as task:
-                    out = current.logs / "collectives" / f"{launcher.controller}-{count}"
-                    part.rows += launch(launcher, target, out, count, task.log, *parts)
-                    part.host["pinning"].setdefault(launcher.name, cores_per_rank(out))
-                if count > cores:
-                    continue
-                with current.step(f"{launcher.name}, {count}, as released") as task:
-                    out = out.with_name(f"{out.name}-released")
-                    parts = ("--alone", *_AS_RELEASED)
-                    part.rows += launch(launcher, target, out, count, task.log, *parts)
+                outs: Dict[str, List[pathlib.Path]] = {name: [] for name in chosen}
+                for number in range(ROUNDS):
+                    for method, parts in chosen.items():
+                        name = f"{launcher.controller}-{count}-{method}-{number}"
+                        label = NAMES[method][launcher.controller]
+                        with current.step(f"{label}, {count} ranks, {number + 1}") as task:
+                            out = current.logs / "collectives" / name
+                            launch(launcher, target, out, count, task.log, method, parts)
+                            outs[method].append(out)
+                for method, directories in outs.items():
+                    part.rows += rows(NAMES[method][launcher.controller], directories, count)
+                part.host["pinning"].setdefault(launcher.name, cores_per_rank(outs["horovod"][0]))
     return part
 
 
@@ -88,14 +93,14 @@ def launch(
     out: pathlib.Path,
     ranks: int,
     log: pathlib.Path,
-    *parts: str,
-    seconds: float = 0.4,
-) -> List[Collective]:
-    """Run parts of the program on ``ranks`` ranks and return its rows.
+    method: str,
+    parts: Iterable[str],
+    seconds: float = 0.15,
+) -> None:
+    """Run parts of the program on ``ranks`` ranks, which leave their records in ``out``.
 
     Args:
-        out: directory for the ranks' records.
-        parts: the program's; with ``--alone`` first, Horovod alone, which waits as released.
+        method: of ``NAMES``.
         seconds: how long each size is called.
 
     Raises:
@@ -103,18 +108,14 @@ def launch(
     """
     stamp.clear(out)
     out.mkdir(parents=True)
-    alone = [each for each in parts if each == "--alone"]
     words = launcher.command(find_program(target, launcher.program), ranks)
-    words += [str(target.python), str(PROGRAM), "--controller", launcher.controller, *alone]
-    words += ["--out", str(out), "--seconds", str(seconds), "--parts"]
-    words += [each for each in parts if each not in alone]
+    words += [str(target.python), str(PROGRAM), "--controller", launcher.controller]
+    words += ["--method", "peer" if method == "peer" else "horovod"]
+    words += ["--out", str(out), "--seconds", str(seconds), "--parts", *parts]
     variables = environment(launcher, target, _TIMEOUT)
-    if alone:
+    if method == "released":
         variables["HOROVOD_WAKE_ON_WAIT"] = "0"
     process.run(words, log=log, env=variables, timeout=_TIMEOUT)
-    ours = RELEASED if alone else OURS
-    names = {"horovod": ours[launcher.controller], "peer": PEERS[launcher.controller]}
-    return rows(names, out, ranks)
 
 
 def cores_per_rank(out: pathlib.Path) -> int:
@@ -122,36 +123,37 @@ def cores_per_rank(out: pathlib.Path) -> int:
     return min(json.loads(path.read_text())["cores"] for path in out.glob("rank-*.json"))
 
 
-def rows(names: Dict[str, str], out: pathlib.Path, ranks: int) -> List[Collective]:
-    """Return what the ranks timed, a call taking as long as on its slowest rank.
+def rows(name: str, outs: Sequence[pathlib.Path], ranks: int) -> List[Collective]:
+    """Return what the ranks timed in all rounds, a call taking as long as on its slowest rank.
 
     Args:
-        names: of the program's methods, on the page.
-        out: directory with the records of the ranks.
+        name: of the method, on the page.
+        outs: a directory with the ranks' records for each round.
         ranks: number of ranks.
 
     Raises:
         HvdError: a rank left no record.
     """
+    rounds = [_slowest(out, ranks) for out in outs]
+    found = []
+    for same in zip(*rounds):
+        seconds = numpy.concatenate([each["seconds"] for each in same])
+        least, median, p95, most = map(float, numpy.percentile(seconds, [0, 50, 95, 100]))
+        what = {**same[0], "name": name, "ranks": ranks, "calls": len(seconds)}
+        del what["seconds"]
+        found.append(Collective(**what, minimum=least, median=median, p95=p95, maximum=most))
+    return found
+
+
+def _slowest(out: pathlib.Path, ranks: int) -> List[Dict[str, Any]]:
+    """Return what was timed in one round, with the time of the slowest rank for each call."""
     records: List[List[Dict[str, Any]]] = []
     for rank in range(ranks):
         path = out / f"rank-{rank}.json"
         if not path.exists():
             raise HvdError(f"rank {rank} recorded nothing in {paths.shorten(out)}")
         records.append(json.loads(path.read_text())["calls"])
-    found = []
-    for same in zip(*records):
-        seconds = numpy.max([each["seconds"] for each in same], axis=0)
-        least, median, p95, most = numpy.percentile(seconds, [0, 50, 95, 100])
-        what = {key: value for key, value in same[0].items() if key not in ("method", "seconds")}
-        numbers = {"minimum": least, "median": median, "p95": p95, "maximum": most}
-        found.append(
-            Collective(
-                names[same[0]["method"]],
-                ranks=ranks,
-                calls=len(seconds),
-                **{key: float(value) for key, value in numbers.items()},
-                **what,
-            )
-        )
-    return found
+    return [
+        {**same[0], "seconds": numpy.max([each["seconds"] for each in same], axis=0)}
+        for same in zip(*records)
+    ]

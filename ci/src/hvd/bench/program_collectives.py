@@ -1,11 +1,12 @@
 """The benchmark of collectives that every rank runs, under the Python of PyTorch.
 
-    mpirun -np 2 python program_collectives.py --controller mpi --out DIR --parts allreduce
+    mpirun -np 2 python program_collectives.py --controller mpi --method peer --out DIR ...
 
-It times Horovod and its peers in turn in the same processes: mpi4py where MPI is Horovod's
-controller, torch.distributed over Gloo where Gloo is.  As in nccl-tests and the OSU
-micro-benchmarks, a size is warmed up, its result is compared with what is known, and it is then
-called in a loop, without a barrier, as often as fits into some tenths of a second.
+It times Horovod, or its peer: mpi4py where MPI is the controller, torch.distributed over Gloo
+where Gloo is.  Each has processes of its own, as Horovod's background thread would take cores from
+the peer.  As in nccl-tests and the OSU micro-benchmarks, a size is warmed up, its result is
+compared with what is known, and it is then called in a loop, without a barrier, for some tenths of
+a second.
 
 The size of an allreduce or a broadcast is the bytes of a rank's buffer; that of an allgather, an
 alltoall or a reducescatter is the bytes of all of it, on any one rank:
@@ -25,9 +26,7 @@ import sys
 import time
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-import horovod.torch as hvd
 import torch
-import torch.distributed as dist
 
 MIB = 2**20
 #: From 4 B to 256 MiB in steps of 4.
@@ -63,157 +62,77 @@ class Call(NamedTuple):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--method", choices=["horovod", "peer"], required=True)
     parser.add_argument("--controller", choices=["mpi", "gloo"], required=True)
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--parts", nargs="+", choices=PARTS, required=True)
-    parser.add_argument("--alone", action="store_true", help="without the peer")
     parser.add_argument("--seconds", type=float, required=True, help="for one size")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    hvd.init()
-    methods: Dict[str, Any] = {"horovod": Horovod}
-    if not args.alone:
-        methods["peer"] = {"mpi": Mpi4py, "gloo": TorchDistributed}[args.controller](args.out)
+    peer = {"mpi": Mpi4py, "gloo": TorchDistributed}[args.controller]
+    method = Horovod() if args.method == "horovod" else peer(args.out)
     found: List[Dict[str, Any]] = []
     for part in args.parts:
-        for what, call in PARTS[part](methods):
-            found.append({**what, "seconds": _timed(call, args.seconds, what)})
+        for what, call in PARTS[part](method):
+            found.append({**what, "seconds": _timed(method, call, args.seconds, what)})
     record = {"cores": len(os.sched_getaffinity(0)), "calls": found}
-    (args.out / f"rank-{hvd.rank()}.json").write_text(json.dumps(record))
-    hvd.barrier()
-    hvd.shutdown()
+    (args.out / f"rank-{method.rank}.json").write_text(json.dumps(record))
+    method.end()
 
 
-def _allreduces(methods: Dict[str, Any]) -> Iterator[Tuple[Dict[str, Any], Call]]:
+def _allreduces(method: Any) -> Iterator[Tuple[Dict[str, Any], Call]]:
     """Sums of float32, in place, of every size."""
     for size in SIZES:
-        yield from _collective(methods, "allreduce", "float32", True, size)
+        yield from _collective(method, "allreduce", "float32", True, size)
 
 
-def _collectives(methods: Dict[str, Any]) -> Iterator[Tuple[Dict[str, Any], Call]]:
+def _collectives(method: Any) -> Iterator[Tuple[Dict[str, Any], Call]]:
     """Every operation, with every type, in place and not."""
     for operation in ("allreduce", "allgather", "broadcast", "alltoall", "reducescatter"):
         for dtype in DTYPES:
             for in_place in (True, False):
                 for size in FEW_SIZES:
                     if (operation, dtype, in_place) != ("allreduce", "float32", True):
-                        yield from _collective(methods, operation, dtype, in_place, size)
+                        yield from _collective(method, operation, dtype, in_place, size)
 
 
 def _collective(
-    methods: Dict[str, Any], operation: str, dtype: str, in_place: bool, size: int
+    method: Any, operation: str, dtype: str, in_place: bool, size: int
 ) -> Iterator[Tuple[Dict[str, Any], Call]]:
-    what = {"operation": operation, "dtype": dtype, "in_place": in_place, "bytes": size}
-    for name, method in methods.items():
-        make = getattr(method, operation, None)
-        elements = size // getattr(torch, dtype).itemsize
-        call = make and make(elements, getattr(torch, dtype), in_place)
-        if call:
-            yield {"method": name, **what}, call
+    make = getattr(method, operation, None)
+    elements = size // getattr(torch, dtype).itemsize
+    call = make and make(elements, getattr(torch, dtype), in_place)
+    if call:
+        what = {"operation": operation, "dtype": dtype, "in_place": in_place, "bytes": size}
+        yield what, call
 
 
-def _many(methods: Dict[str, Any]) -> Iterator[Tuple[Dict[str, Any], Call]]:
+def _many(method: Any) -> Iterator[Tuple[Dict[str, Any], Call]]:
     """Sums of many small tensors, which Horovod fuses: as one group, and each by itself."""
     for each in SMALL:
         whole = torch.zeros(TENSORS, each // 4)
-        tensors = list(whole.unbind())
-        runs = {
-            ("horovod", "grouped allreduce"): functools.partial(_grouped, tensors),
-            ("horovod", "many allreduces"): functools.partial(_one_by_one, tensors),
-        }
-        if "peer" in methods:
-            runs["peer", "many allreduces"] = functools.partial(methods["peer"].many, tensors)
-        for (method, operation), run in runs.items():
-            what = {"method": method, "operation": operation, "dtype": "float32"}
-            what.update(in_place=True, bytes=each * TENSORS)
-            expected = hvd.size() * (hvd.size() + 1) / 2
-            yield what, Call(run, whole, lambda got, whole=whole: whole, expected)
+        for operation, run in method.many(list(whole.unbind())).items():
+            what = {"operation": operation, "dtype": "float32", "in_place": True}
+            what["bytes"] = each * TENSORS
+            yield what, Call(run, whole, lambda got, whole=whole: whole, method.total)
 
 
-def _grouped(tensors: List[torch.Tensor]) -> Any:
-    name = _name("group", tensors[0])
-    return hvd.grouped_allreduce_(tensors, name=name, op=hvd.Sum)
-
-
-def _one_by_one(tensors: List[torch.Tensor]) -> Any:
-    name = _name("one", tensors[0])
-    handles = [
-        hvd.allreduce_async_(tensor, name=f"{name} {number}", op=hvd.Sum)
-        for number, tensor in enumerate(tensors)
-    ]
-    return [hvd.synchronize(handle) for handle in handles]
-
-
-def _training(methods: Dict[str, Any]) -> Iterator[Tuple[Dict[str, Any], Call]]:
+def _training(method: Any) -> Iterator[Tuple[Dict[str, Any], Call]]:
     """Steps of training: forward, backward with the gradients' average, and the update."""
     for name, (layers, width) in MODELS.items():
-        for method in methods.values():
-            torch.manual_seed(1)
-            sizes = [torch.nn.Linear(width, width) for _ in range(layers)]
-            model = torch.nn.Sequential(*(m for each in sizes for m in (each, torch.nn.ReLU())))
-            step = method.training(name, model)
-            if step is None:
-                continue
+        torch.manual_seed(1)
+        sizes = [torch.nn.Linear(width, width) for _ in range(layers)]
+        model = torch.nn.Sequential(*(m for each in sizes for m in (each, torch.nn.ReLU())))
+        step = method.training(name, model)
+        if step:
             size = sum(each.numel() * each.element_size() for each in model.parameters())
-            what = {"method": method.name, "operation": f"training, {name} model"}
-            what.update(dtype="float32", in_place=True, bytes=size)
+            what = {"operation": f"training, {name} model", "dtype": "float32"}
+            what.update(in_place=True, bytes=size)
             data = torch.zeros(32, width)
-            run = functools.partial(step, data)
             # the ranks have different data, and the same weights after each step
-            weight = next(model.parameters())
-            yield what, Call(run, data, functools.partial(_spread, weight), 0)
-
-
-def _spread(weight: torch.Tensor, _: Any) -> torch.Tensor:
-    """How far the weights of any rank are from those of the first."""
-    return weight.detach() - hvd.broadcast(weight.detach(), 0, name="first")
-
-
-class Horovod:
-    """The operations of Horovod; None for what it does not have in this place."""
-
-    name = "horovod"
-
-    @staticmethod
-    def allreduce(elements: int, dtype: torch.dtype, in_place: bool) -> Call:
-        tensor, size = torch.zeros(elements, dtype=dtype), hvd.size()
-        call = hvd.allreduce_ if in_place else hvd.allreduce
-        run = functools.partial(call, tensor, name=_name("sum", tensor, in_place), op=hvd.Sum)
-        return Call(run, tensor, lambda got: got, size * (size + 1) / 2)
-
-    @staticmethod
-    def broadcast(elements: int, dtype: torch.dtype, in_place: bool) -> Call:
-        tensor = torch.zeros(elements, dtype=dtype)
-        call = hvd.broadcast_ if in_place else hvd.broadcast
-        run = functools.partial(call, tensor, 0, name=_name("broadcast", tensor, in_place))
-        return Call(run, tensor, lambda got: got, 1)
-
-    @staticmethod
-    def allgather(elements: int, dtype: torch.dtype, in_place: bool) -> Optional[Call]:
-        tensor = torch.zeros(elements // hvd.size(), dtype=dtype)
-        run = functools.partial(hvd.allgather, tensor, name=_name("allgather", tensor))
-        return None if in_place else Call(run, tensor, _by_rank, 1)
-
-    @staticmethod
-    def alltoall(elements: int, dtype: torch.dtype, in_place: bool) -> Optional[Call]:
-        tensor = torch.zeros(elements - elements % hvd.size(), dtype=dtype)
-        run = functools.partial(hvd.alltoall, tensor, name=_name("alltoall", tensor))
-        return None if in_place else Call(run, tensor, _by_rank, 1)
-
-    @staticmethod
-    def reducescatter(elements: int, dtype: torch.dtype, in_place: bool) -> Optional[Call]:
-        tensor, size = torch.zeros(elements - elements % hvd.size(), dtype=dtype), hvd.size()
-        name = _name("reducescatter", tensor)
-        run = functools.partial(hvd.reducescatter, tensor, name=name, op=hvd.Sum)
-        return None if in_place else Call(run, tensor, lambda got: got, size * (size + 1) / 2)
-
-    @staticmethod
-    def training(name: str, model: torch.nn.Module) -> Callable[[torch.Tensor], None]:
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-        names = [(f"{name} {key}", each) for key, each in model.named_parameters()]
-        optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=names)
-        hvd.broadcast_parameters(model.state_dict(), root_rank=0)
-        return functools.partial(_step, model, optimizer)
+            weight = next(model.parameters()).detach()
+            run = functools.partial(step, data)
+            yield what, Call(run, data, lambda _, w=weight: w - method.first(w), 0)
 
 
 def _step(model: torch.nn.Module, optimizer: Any, data: torch.Tensor) -> None:
@@ -227,31 +146,113 @@ def _name(operation: str, tensor: torch.Tensor, *more: object) -> str:
     return " ".join(map(str, [operation, tensor.dtype, tensor.numel(), *more]))
 
 
-def _by_rank(got: torch.Tensor) -> torch.Tensor:
-    """Divide the part of each rank by what that rank filled in."""
-    ranks = torch.arange(1, hvd.size() + 1, dtype=got.dtype)
-    return got / ranks.repeat_interleave(got.numel() // hvd.size())
+class Method:
+    """What calls collectives; a method returns None for what it does not have.
+
+    Args:
+        rank: this one.
+        size: the number of ranks.
+        total: what ranks sum to that have one more than their number each.
+    """
+
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank, self.size = rank, size
+        self.total = size * (size + 1) / 2
+
+    def by_rank(self, got: torch.Tensor) -> torch.Tensor:
+        """Divide the part of each rank by what that rank filled in."""
+        ranks = torch.arange(1, self.size + 1, dtype=got.dtype)
+        return got / ranks.repeat_interleave(got.numel() // self.size)
 
 
-class Mpi4py:
+class Horovod(Method):
+    """The operations of Horovod."""
+
+    def __init__(self) -> None:
+        import horovod.torch
+
+        self.hvd = horovod.torch
+        self.hvd.init()
+        super().__init__(self.hvd.rank(), self.hvd.size())
+
+    def allreduce(self, elements: int, dtype: torch.dtype, in_place: bool) -> Call:
+        tensor = torch.zeros(elements, dtype=dtype)
+        call = self.hvd.allreduce_ if in_place else self.hvd.allreduce
+        name = _name("sum", tensor, in_place)
+        run = functools.partial(call, tensor, name=name, op=self.hvd.Sum)
+        return Call(run, tensor, lambda got: got, self.total)
+
+    def broadcast(self, elements: int, dtype: torch.dtype, in_place: bool) -> Call:
+        tensor = torch.zeros(elements, dtype=dtype)
+        call = self.hvd.broadcast_ if in_place else self.hvd.broadcast
+        run = functools.partial(call, tensor, 0, name=_name("broadcast", tensor, in_place))
+        return Call(run, tensor, lambda got: got, 1)
+
+    def allgather(self, elements: int, dtype: torch.dtype, in_place: bool) -> Optional[Call]:
+        tensor = torch.zeros(elements // self.size, dtype=dtype)
+        run = functools.partial(self.hvd.allgather, tensor, name=_name("allgather", tensor))
+        return None if in_place else Call(run, tensor, self.by_rank, 1)
+
+    def alltoall(self, elements: int, dtype: torch.dtype, in_place: bool) -> Optional[Call]:
+        tensor = torch.zeros(elements - elements % self.size, dtype=dtype)
+        run = functools.partial(self.hvd.alltoall, tensor, name=_name("alltoall", tensor))
+        return None if in_place else Call(run, tensor, self.by_rank, 1)
+
+    def reducescatter(self, elements: int, dtype: torch.dtype, in_place: bool) -> Optional[Call]:
+        tensor = torch.zeros(elements - elements % self.size, dtype=dtype)
+        name = _name("reducescatter", tensor)
+        run = functools.partial(self.hvd.reducescatter, tensor, name=name, op=self.hvd.Sum)
+        return None if in_place else Call(run, tensor, lambda got: got, self.total)
+
+    def many(self, tensors: List[torch.Tensor]) -> Dict[str, Callable[[], Any]]:
+        name = _name("many", tensors[0])
+        group = functools.partial(
+            self.hvd.grouped_allreduce_, tensors, name=f"{name} grouped", op=self.hvd.Sum
+        )
+
+        def one_by_one() -> None:
+            handles = [
+                self.hvd.allreduce_async_(tensor, name=f"{name} {number}", op=self.hvd.Sum)
+                for number, tensor in enumerate(tensors)
+            ]
+            for handle in handles:
+                self.hvd.synchronize(handle)
+
+        return {"grouped allreduce": group, "many allreduces": one_by_one}
+
+    def training(self, name: str, model: torch.nn.Module) -> Callable[[torch.Tensor], None]:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        names = [(f"{name} {key}", each) for key, each in model.named_parameters()]
+        optimizer = self.hvd.DistributedOptimizer(optimizer, named_parameters=names)
+        self.hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+        return functools.partial(_step, model, optimizer)
+
+    def first(self, tensor: torch.Tensor) -> torch.Tensor:
+        return self.hvd.broadcast(tensor, 0, name="first")
+
+    def least(self, count: int) -> int:
+        return int(self.hvd.allgather(torch.tensor([count]), name="count").min())
+
+    def end(self) -> None:
+        self.hvd.barrier()
+        self.hvd.shutdown()
+
+
+class Mpi4py(Method):
     """The operations of mpi4py, for the one of the types that MPI has."""
 
-    name = "peer"
-
     def __init__(self, out: pathlib.Path) -> None:
-        import mpi4py
-
-        mpi4py.rc.initialize = mpi4py.rc.finalize = False  # Horovod does
         from mpi4py import MPI
 
         self.mpi, self.world = MPI, MPI.COMM_WORLD
+        super().__init__(self.world.rank, self.world.size)
 
     def allreduce(self, elements: int, dtype: torch.dtype, in_place: bool) -> Optional[Call]:
         given, result = torch.zeros(2, elements).unbind()
         source = self.mpi.IN_PLACE if in_place else given.numpy()
         target = given if in_place else result
         run = functools.partial(self.world.Allreduce, source, target.numpy(), op=self.mpi.SUM)
-        return self._call(dtype, run, given, lambda _: target, hvd.size() * (hvd.size() + 1) / 2)
+        return self._call(dtype, run, given, lambda _: target, self.total)
 
     def broadcast(self, elements: int, dtype: torch.dtype, in_place: bool) -> Optional[Call]:
         given = torch.zeros(elements)
@@ -259,92 +260,120 @@ class Mpi4py:
         return self._call(dtype, run, given, lambda _: given, 1) if in_place else None
 
     def allgather(self, elements: int, dtype: torch.dtype, in_place: bool) -> Optional[Call]:
-        part = elements // hvd.size()
-        given, result = torch.zeros(part), torch.zeros(part * hvd.size())
+        part = elements // self.size
+        given, result = torch.zeros(part), torch.zeros(part * self.size)
         run = functools.partial(self.world.Allgather, given.numpy(), result.numpy())
-        call = self._call(dtype, run, given, lambda _: _by_rank(result), 1)
+        call = self._call(dtype, run, given, lambda _: self.by_rank(result), 1)
         return None if in_place else call
 
     def alltoall(self, elements: int, dtype: torch.dtype, in_place: bool) -> Optional[Call]:
-        given, result = torch.zeros(2, elements - elements % hvd.size()).unbind()
+        given, result = torch.zeros(2, elements - elements % self.size).unbind()
         run = functools.partial(self.world.Alltoall, given.numpy(), result.numpy())
-        call = self._call(dtype, run, given, lambda _: _by_rank(result), 1)
+        call = self._call(dtype, run, given, lambda _: self.by_rank(result), 1)
         return None if in_place else call
 
     def reducescatter(self, elements: int, dtype: torch.dtype, in_place: bool) -> Optional[Call]:
-        part, size = elements // hvd.size(), hvd.size()
-        given, result = torch.zeros(part * size), torch.zeros(part)
+        part = elements // self.size
+        given, result = torch.zeros(part * self.size), torch.zeros(part)
         run = functools.partial(
             self.world.Reduce_scatter_block, given.numpy(), result.numpy(), op=self.mpi.SUM
         )
-        call = self._call(dtype, run, given, lambda _: result, size * (size + 1) / 2)
+        call = self._call(dtype, run, given, lambda _: result, self.total)
         return None if in_place else call
 
-    def many(self, tensors: List[torch.Tensor]) -> None:
-        for tensor in tensors:
-            self.world.Allreduce(self.mpi.IN_PLACE, tensor.numpy(), op=self.mpi.SUM)
+    def many(self, tensors: List[torch.Tensor]) -> Dict[str, Callable[[], Any]]:
+        def one_by_one() -> None:
+            for tensor in tensors:
+                self.world.Allreduce(self.mpi.IN_PLACE, tensor.numpy(), op=self.mpi.SUM)
+
+        return {"many allreduces": one_by_one}
 
     def training(self, name: str, model: torch.nn.Module) -> None:
         """It has none."""
+
+    def least(self, count: int) -> int:
+        return self.world.allreduce(count, op=self.mpi.MIN)
+
+    def end(self) -> None:
+        """MPI ends with the process."""
 
     @staticmethod
     def _call(dtype: torch.dtype, *arguments: Any) -> Optional[Call]:
         return Call(*arguments) if dtype == torch.float32 else None
 
 
-class TorchDistributed:
-    """The operations of PyTorch's own Gloo."""
-
-    name = "peer"
+class TorchDistributed(Method):
+    """The operations of PyTorch's own Gloo; ``horovodrun`` says which rank this is."""
 
     def __init__(self, out: pathlib.Path) -> None:
+        import torch.distributed
+
+        self.dist = torch.distributed
+        super().__init__(int(os.environ["HOROVOD_RANK"]), int(os.environ["HOROVOD_SIZE"]))
         # where Horovod's Gloo is as well, for ranks on one machine
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-        address = (out / "store").as_uri()
-        dist.init_process_group(
-            "gloo", init_method=address, rank=hvd.rank(), world_size=hvd.size()
+        self.dist.init_process_group(
+            "gloo", init_method=(out / "store").as_uri(), rank=self.rank, world_size=self.size
         )
 
     def allreduce(self, elements: int, dtype: torch.dtype, in_place: bool) -> Optional[Call]:
         given = torch.zeros(elements, dtype=dtype)
-        run = functools.partial(dist.all_reduce, given)
-        total = hvd.size() * (hvd.size() + 1) / 2
-        return Call(run, given, lambda _: given, total) if in_place else None
+        run = functools.partial(self.dist.all_reduce, given)
+        return Call(run, given, lambda _: given, self.total) if in_place else None
 
     def broadcast(self, elements: int, dtype: torch.dtype, in_place: bool) -> Optional[Call]:
         given = torch.zeros(elements, dtype=dtype)
-        run = functools.partial(dist.broadcast, given, 0)
+        run = functools.partial(self.dist.broadcast, given, 0)
         return Call(run, given, lambda _: given, 1) if in_place else None
 
     def allgather(self, elements: int, dtype: torch.dtype, in_place: bool) -> Optional[Call]:
-        part = elements // hvd.size()
-        given, result = torch.zeros(part, dtype=dtype), torch.zeros(part * hvd.size(), dtype=dtype)
-        run = functools.partial(dist.all_gather_into_tensor, result, given)
-        return None if in_place else Call(run, given, lambda _: _by_rank(result), 1)
+        part = elements // self.size
+        given = torch.zeros(part, dtype=dtype)
+        result = torch.zeros(part * self.size, dtype=dtype)
+        run = functools.partial(self.dist.all_gather_into_tensor, result, given)
+        return None if in_place else Call(run, given, lambda _: self.by_rank(result), 1)
 
     def alltoall(self, elements: int, dtype: torch.dtype, in_place: bool) -> Optional[Call]:
-        given = torch.zeros(elements - elements % hvd.size(), dtype=dtype)
+        given = torch.zeros(elements - elements % self.size, dtype=dtype)
         result = torch.zeros_like(given)
-        run = functools.partial(dist.all_to_all_single, result, given)
-        return None if in_place else Call(run, given, lambda _: _by_rank(result), 1)
+        run = functools.partial(self.dist.all_to_all_single, result, given)
+        return None if in_place else Call(run, given, lambda _: self.by_rank(result), 1)
 
     def reducescatter(self, elements: int, dtype: torch.dtype, in_place: bool) -> Optional[Call]:
-        part, size = elements // hvd.size(), hvd.size()
-        given, result = torch.zeros(part * size, dtype=dtype), torch.zeros(part, dtype=dtype)
-        run = functools.partial(dist.reduce_scatter_tensor, result, given)
-        return None if in_place else Call(run, given, lambda _: result, size * (size + 1) / 2)
+        part = elements // self.size
+        given = torch.zeros(part * self.size, dtype=dtype)
+        result = torch.zeros(part, dtype=dtype)
+        run = functools.partial(self.dist.reduce_scatter_tensor, result, given)
+        return None if in_place else Call(run, given, lambda _: result, self.total)
 
-    def many(self, tensors: List[torch.Tensor]) -> None:
-        for work in [dist.all_reduce(tensor, async_op=True) for tensor in tensors]:
-            work.wait()
+    def many(self, tensors: List[torch.Tensor]) -> Dict[str, Callable[[], Any]]:
+        def one_by_one() -> None:
+            for work in [self.dist.all_reduce(tensor, async_op=True) for tensor in tensors]:
+                work.wait()
+
+        return {"many allreduces": one_by_one}
 
     def training(self, name: str, model: torch.nn.Module) -> Callable[[torch.Tensor], None]:
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
         wrapped = torch.nn.parallel.DistributedDataParallel(model)
         return functools.partial(_step, wrapped, optimizer)
 
+    def first(self, tensor: torch.Tensor) -> torch.Tensor:
+        copy = tensor.clone()
+        self.dist.broadcast(copy, 0)
+        return copy
 
-PARTS: Dict[str, Callable[[Dict[str, Any]], Iterator[Tuple[Dict[str, Any], Call]]]] = {
+    def least(self, count: int) -> int:
+        found = torch.tensor(count)
+        self.dist.all_reduce(found, self.dist.ReduceOp.MIN)
+        return int(found)
+
+    def end(self) -> None:
+        self.dist.barrier()
+        self.dist.destroy_process_group()
+
+
+PARTS: Dict[str, Callable[[Any], Iterator[Tuple[Dict[str, Any], Call]]]] = {
     "allreduce": _allreduces,
     "collectives": _collectives,
     "many": _many,
@@ -352,16 +381,16 @@ PARTS: Dict[str, Callable[[Dict[str, Any]], Iterator[Tuple[Dict[str, Any], Call]
 }
 
 
-def _timed(call: Call, budget: float, what: Dict[str, Any]) -> List[float]:
+def _timed(method: Any, call: Call, budget: float, what: Dict[str, Any]) -> List[float]:
     """Check the result of a call, and return the wall times of others, as many on every rank.
 
     Raises:
         SystemExit: the result is wrong.
     """
-    call.inputs.fill_(hvd.rank() + 1)
+    call.inputs.fill_(method.rank + 1)
     got = call.result(call.run())
     if not torch.equal(got, torch.full_like(got, call.expected)):
-        sys.exit(f"rank {hvd.rank()}: wrong result of {what}: {got.flatten()[:3]}")
+        sys.exit(f"rank {method.rank}: wrong result of {what}: {got.flatten()[:3]}")
     # else sums in place would grow until they are infinite
     call.inputs.zero_()
 
@@ -372,7 +401,7 @@ def _timed(call: Call, budget: float, what: Dict[str, Any]) -> List[float]:
 
     warm_up = statistics.median(once() for _ in range(_WARM_UP))
     count = min(_MOST_CALLS, max(_LEAST_CALLS, int(budget / warm_up)))
-    count = int(hvd.allgather(torch.tensor([count]), name="count").min())
+    count = method.least(count)
     return [once() for _ in range(count)]
 
 
