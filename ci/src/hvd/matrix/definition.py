@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import pathlib
 import re
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, FrozenSet, Mapping, Optional, Tuple
 
 import cattrs
 from packaging.specifiers import SpecifierSet
@@ -71,7 +71,10 @@ AXES = tuple(field.name for field in dataclasses.fields(Cell))
 
 @dataclasses.dataclass(frozen=True)
 class Framework:
-    """A value of the axis ``framework``; ``python`` comes from ``pins`` where it has them."""
+    """A value of the axis ``framework``; ``python`` comes from ``pins`` where it has them.
+
+    ``built``: distributions of the pins that Spack builds instead.
+    """
 
     frameworks: Tuple[str, ...]
     python: SpecifierSet
@@ -79,6 +82,7 @@ class Framework:
     requirements: Tuple[str, ...] = ()
     cuda: Optional[SpecifierSet] = None
     system: bool = False
+    built: FrozenSet[str] = frozenset()
 
     def needs_cuda(self, python: str) -> bool:
         """Return whether the package index may have CUDA builds only for ``python``."""

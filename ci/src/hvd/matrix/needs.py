@@ -132,7 +132,7 @@ class Needs:
         elif values["python"] not in self.matrix.base.python:
             common = [each.requirements for each in pinned().framework.chosen(chosen.pins)]
         left_out = _undeclared(f"{self.spec(values)} ^python@{values['python']}")
-        left_out = left_out - {_name(text) for group in own for text in group}
+        left_out = (left_out | chosen.built) - {_name(text) for group in own for text in group}
         return [text for text in _merged(*common, *own) if _name(text) not in left_out]
 
     def spec(self, values: Values, cuda: Optional[bool] = None) -> str:
