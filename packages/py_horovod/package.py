@@ -550,6 +550,8 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     # https://nvd.nist.gov/vuln/detail/CVE-2024-10190
     patch("cve-2024-10190.patch", when="@0.20:0.28.1")
     patch("rendezvous-key.patch", when="@0.20:0.28.1")
+    # https://github.com/horovod/horovod/pull/2839: its test_horovod_reinit
+    patch("rendezvous-finished.patch", when="@0.23.0:0.28.1")
     # https://github.com/horovod/horovod/issues/3923
     patch("gloo.patch", when="@:0.28.0")
     # https://github.com/horovod/horovod/pull/3750
@@ -559,6 +561,10 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     patch("headers-0.21.patch", when="@0.21:0.28.1")
     # https://github.com/horovod/horovod/pull/3985
     patch("local-gradients.patch", when="@0.27.0:0.28.1")
+    # https://github.com/horovod/horovod/pull/4293
+    patch("sparse-group.patch", when="@0.27.0:0.28.1")
+    # https://github.com/horovod/horovod/pull/4298
+    patch("several-frameworks.patch", when="@0.23.0:0.28.1")
     # https://github.com/horovod/horovod/pull/3619
     patch("eigen.patch", when="@0.21:0.25 target=aarch64:")
     # https://github.com/google/flatbuffers/pull/7227

@@ -75,9 +75,21 @@ def test_the_timeout_of_gloo_grows_with_the_ranks(built_horovod, tmp_path, optio
     assert set(re.findall(r"rendezvous started .* timeout=(\d+)", output)) == {str(seconds)}
 
 
-def test_there_are_no_debug_symbols(built_horovod, tmp_path):
-    """symbols.patch"""
+@pytest.fixture
+def plugin(built_horovod, tmp_path):
+    """PyTorch's plugin, as an open ELF file."""
     output = ranks_of(built_horovod, "mpirun", f"{INIT}; print(hvd.__file__)", tmp_path, ranks=1)
     (library,) = pathlib.Path(output.strip()).parent.glob("mpi_lib_v2*.so")
     with open(library, "rb") as stream:
-        assert not ELFFile(stream).get_section_by_name(".debug_info")
+        yield ELFFile(stream)
+
+
+def test_there_are_no_debug_symbols(plugin):
+    """symbols.patch"""
+    assert not plugin.get_section_by_name(".debug_info")
+
+
+def test_a_plugin_takes_no_symbol_of_another(plugin):
+    """several-frameworks.patch"""
+    tags = {tag.entry.d_tag for tag in plugin.get_section_by_name(".dynamic").iter_tags()}
+    assert "DT_SYMBOLIC" in tags

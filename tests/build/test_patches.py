@@ -1,7 +1,10 @@
 """The patches of every version apply, and what some of them change in sources."""
 
 import ast
+import collections
+import os
 import re
+from unittest import mock
 
 import pytest
 
@@ -78,6 +81,40 @@ def test_local_gradients_are_divided_in_their_own_type(horovod_tree, version):
         return sum(len(re.findall(pattern, file.read_text())) for file in files)
 
     assert (divisions(None), divisions("")) == (12, 0)
+
+
+@pytest.mark.parametrize("version", ["0.27.0", "0.28.1"])
+def test_slices_of_a_mixed_group_keep_their_shape(horovod_tree, version):
+    """sparse-group.patch: the first tensors of the group are dense."""
+    code = ast.parse((horovod_tree(version, "") / "horovod/tensorflow/__init__.py").read_text())
+    (function,) = [each for each in code.body if getattr(each, "name", "") == "grouped_allreduce"]
+    slices = collections.namedtuple("IndexedSlices", "values indices dense_shape")
+    tensor = collections.namedtuple("Tensor", "name device dtype", defaults=["", "float32"])
+    names = {
+        "tf": mock.MagicMock(IndexedSlices=slices),
+        "Compression": mock.MagicMock(),
+        "handle_average_backwards_compatibility": lambda op, average: op,
+        "rocm_built": lambda: False,
+        "gpu_available": lambda framework: False,
+        "size": lambda: 2,
+        "check_num_rank_power_of_2": lambda ranks: True,
+        "grouped_allgather": lambda parts, **_: parts,
+        "_grouped_allreduce": lambda tensors, **_: tensors,
+        "global_process_set": mock.MagicMock(),
+        "os": os,
+        **{name: name for name in ("Sum", "Average", "Adasum")},
+    }
+    names["Compression"].none.compress = lambda t: (t, None)
+    names["Compression"].none.decompress = lambda t, context: t
+    exec(compile(ast.Module([function], []), "__init__.py", "exec"), names)
+    sparse = [
+        slices(tensor(f"values {rows}"), tensor(f"indices {rows}"), (rows, 1)) for rows in (9, 7)
+    ]
+    dense = [tensor("first"), tensor("second")]
+    group = [dense[0], sparse[0], dense[1], sparse[1]]
+    grouped = names["grouped_allreduce"]
+    assert grouped(group, op="Sum") == group
+    assert grouped(dense, op="Adasum") == dense
 
 
 class Library:
