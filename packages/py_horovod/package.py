@@ -831,8 +831,8 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
         }
         if os.geteuid() == 0:
             environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-        # https://github.com/open-mpi/ompi/blob/v4.1.8/orte/mca/plm/rsh/plm_rsh_component.c: mpiexec
-        # stops if it finds neither, though it starts no rank elsewhere
+        # https://github.com/open-mpi/ompi/blob/v4.1.8/orte/mca/plm/rsh/plm_rsh_component.c:
+        # mpiexec stops if it finds neither, though it starts no rank elsewhere
         if not (shutil.which("ssh") or shutil.which("rsh")):
             environment["OMPI_MCA_plm_rsh_agent"] = "/bin/false"
         return environment

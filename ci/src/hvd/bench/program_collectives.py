@@ -147,12 +147,12 @@ def _name(operation: str, tensor: torch.Tensor, *more: object) -> str:
 
 
 class Method:
-    """What calls collectives; a method returns None for what it does not have.
+    """A library's collectives; a method returns None for what the library does not have.
 
     Args:
-        rank: this one.
+        rank: this rank's number.
         size: the number of ranks.
-        total: what ranks sum to that have one more than their number each.
+        total: the sum of every rank's number plus one.
     """
 
     def __init__(self, rank: int, size: int) -> None:

@@ -8,7 +8,7 @@ import typer
 
 from hvd.bench import page as performance_page
 from hvd.core import console, paths
-from hvd.docs import site_page, sphinx
+from hvd.docs import seeds, site_page, sphinx
 from hvd.matrix import definition, page
 from hvd.upkeep import upstream
 
@@ -25,6 +25,6 @@ def docs(
     if as_site:
         console.note(paths.shorten(sphinx.build()))
         return
-    written = site_page.write(check) + page.write(definition.matrix(), check)
+    written = site_page.write(check) + seeds.write(check) + page.write(definition.matrix(), check)
     for path in written + performance_page.write(check) + upstream.write(check):
         console.note(paths.shorten(path))
