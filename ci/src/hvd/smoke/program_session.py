@@ -114,25 +114,37 @@ class Session:
             operation, call, lambda got: self.mismatch(got, expected), dtype, elements
         )
 
+    def draw(
+        self, key: str, *shape: int, dtype: str = "float32", operation: str = "sum"
+    ) -> List[np.ndarray]:
+        """Return what each rank contributes: `program_reference.inputs` of one ``shape``."""
+        return reference.inputs(key, [shape] * self.size, dtype, operation)
+
     def check_tensor(
         self,
         operation: str,
         arrays: List[np.ndarray],
         call: Callable[..., Any],
         expected: Any,
+        narrow: bool = False,
     ) -> None:
         """Check that ``call(tensor, name=name)`` makes ``expected`` of ``arrays``.
 
         Args:
             arrays: what each rank contributes.
+            narrow: as bfloat16; the result is compared as float32.
         """
         mine = arrays[self.rank]
-        tensor = self.tensor(mine)
+        tensor = self.narrow(mine) if narrow else self.tensor(mine)
+        dtype = "bfloat16" if narrow else str(mine.dtype)
         # the name has to be the same on all ranks
-        name = f"{operation} {mine.dtype} {arrays[0].size}"
-        self.check(
-            operation, lambda: call(tensor, name=name), expected, str(mine.dtype), mine.size
-        )
+        name = f"{operation} {dtype} {arrays[0].size}"
+
+        def result() -> Any:
+            got = call(tensor, name=name)
+            return self.wide(got) if narrow else got
+
+        self.check(operation, result, expected, dtype, mine.size)
 
     def mismatch(self, got: Any, expected: Any) -> str:
         """Return how a result differs from what is ``expected``, "" if it does not.

@@ -6,10 +6,10 @@ NumPy is imported where it is used: most commands of ``./hvd`` do not need it.
 from __future__ import annotations
 
 import collections
-import dataclasses
-from typing import TYPE_CHECKING, Dict, List
+from typing import TYPE_CHECKING, Dict, List, NamedTuple
 
-from hvd.timeline.trace import NEGOTIATE, Open, Span, Trace
+from hvd.timeline import trace as traces
+from hvd.timeline.trace import NEGOTIATE, Span, Trace
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,8 +24,7 @@ _KINDS = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Phase:
+class Phase(NamedTuple):
     """A phase over the whole trace.
 
     Args:
@@ -43,8 +42,7 @@ class Phase:
     entered: int
 
 
-@dataclasses.dataclass(frozen=True)
-class Tensor:
+class Tensor(NamedTuple):
     """A tensor over the whole trace: its seconds by phase, and how often it was reduced."""
 
     name: str
@@ -56,8 +54,7 @@ class Tensor:
         return sum(self.phases.values())
 
 
-@dataclasses.dataclass(frozen=True)
-class Rank:
+class Rank(NamedTuple):
     """How often a rank was the last to be ready, and how long the first had waited by then."""
 
     number: int
@@ -96,7 +93,7 @@ def tensors(trace: Trace) -> List[Tensor]:
     for span in trace.spans:
         mine = seconds.setdefault(span.tensor, collections.defaultdict(float))
         mine[span.phase] += span.seconds
-    times = collections.Counter(each.tensor for each in trace.negotiations)
+    times = collections.Counter(name for name, _ in trace.negotiations)
     found = [Tensor(name, mine, times[name]) for name, mine in seconds.items()]
     return sorted(found, key=lambda tensor: (-tensor.seconds, tensor.name))
 
@@ -107,20 +104,19 @@ def ranks(trace: Trace) -> List[Rank]:
     Negotiations whose answer Horovod had cached name no ranks.
     """
     waits: Dict[int, List[float]] = collections.defaultdict(list)
-    for each in trace.negotiations:
-        if len(each.ready) > 1:
-            times = sorted(each.ready, key=lambda entry: entry[1])
-            rank, end = times[-1]
-            waits[rank].append(end - times[0][1])
+    for _, ready in trace.negotiations:
+        if len(ready) > 1:
+            last = max(ready, key=ready.get)
+            waits[last].append(ready[last] - min(ready.values()))
     found = [Rank(rank, len(times), sum(times)) for rank, times in waits.items()]
     return sorted(found, key=lambda rank: (-rank.waited, rank.number))
 
 
-def missing(trace: Trace, unfinished: Open) -> List[int]:
+def missing(trace: Trace, unfinished: traces.Tensor) -> List[int]:
     """Return the ranks of the trace that were not ready for an operation."""
-    known = {rank for each in trace.negotiations for rank, _ in each.ready}
-    known |= {rank for each in trace.unfinished for rank in each.ready}
-    return sorted(known - set(unfinished.ready))
+    every = [ready for _, ready in trace.negotiations]
+    every += [each.ready for each in trace.unfinished]
+    return sorted(set().union(*every) - set(unfinished.ready))
 
 
 def in_flight(spans: List[Span], edges: np.ndarray) -> np.ndarray:
