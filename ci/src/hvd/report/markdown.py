@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from hvd.core import process
 from hvd.report import checks, dag, templates, text, verdict
-from hvd.report.model import RunReport
+from hvd.report.run_report import RunReport
 from hvd.report.text import Markdown, duration, escape, figures, size
 
 _NONE = "–"
@@ -63,16 +63,14 @@ def _operations(report: RunReport) -> str:
     rows = []
     for name in checks.unique(name for found in by_check.values() for name in found):
         found = [operations.get(name) for operations in by_check.values()]
-        known = [each for each in found if each]
-        most = max(len(each.cases) for each in known)
-        elements = [count for each in known for count in each.elements]
+        most = max(len(each.cases) for each in found if each)
+        cases = [case for each in found if each for case in each.cases]
+        elements = sorted(case["elements"] for case in cases if case["elements"] is not None)
         rows.append(
             [
                 name,
-                ", ".join(checks.unique(t for each in known for t in each.dtypes)) or _NONE,
-                " to ".join(map(str, sorted({min(elements), max(elements)})))
-                if elements
-                else _NONE,
+                ", ".join(checks.unique(filter(None, (case["dtype"] for case in cases)))) or _NONE,
+                " to ".join(map(str, sorted({*elements[:1], *elements[-1:]}))) or _NONE,
                 most,
                 *(_operation(each, most) for each in found),
             ]

@@ -6,7 +6,7 @@ from typing import Optional
 
 from hvd.report import canvas, checks
 from hvd.report.canvas import COLOURS, MARKERS
-from hvd.report.model import RunReport
+from hvd.report.run_report import RunReport
 from hvd.report.text import duration, plural
 
 #: Pixels of the height of `bandwidth`.
