@@ -1,6 +1,6 @@
-"""Keras, on TensorFlow: ``fit`` with Horovod's optimizer and callback."""
+"""Keras, on TensorFlow: ``fit`` with Horovod's optimizer and callback; see `Session`."""
 
-from typing import Any
+from typing import Any, Dict
 
 import horovod.keras as horovod
 import keras
@@ -8,34 +8,31 @@ import numpy as np
 from program_training import MOMENTUM, RATE, SHAPES, Arrays, Batches, Trainer
 
 keras.backend.set_floatx("float64")
+broadcast_by = "keras BroadcastGlobalVariablesCallback"
 
 
-def trainer() -> Trainer:
-    """Return ``keras.Model.fit`` as a way of training."""
-    return Trainer(
-        "keras fit with DistributedOptimizer",
-        _model,
-        lambda model: model.get_weights(),
-        _train,
-        "keras BroadcastGlobalVariablesCallback",
-        _broadcast,
-    )
+def trainers() -> Dict[str, Trainer]:
+    return {"keras fit with DistributedOptimizer": _train}
 
 
-def _model(weights: Arrays) -> Any:
+def model(weights: Arrays) -> Any:
     (features, hidden), _, (_, outputs), _ = SHAPES
-    model = keras.models.Sequential(
+    made = keras.models.Sequential(
         [
             keras.layers.Dense(hidden, activation="tanh", input_shape=(features,)),
             keras.layers.Dense(outputs),
         ]
     )
-    model.set_weights(weights)
-    model.compile(optimizer=_sgd(), loss="mean_squared_error")
-    return model
+    made.set_weights(weights)
+    made.compile(optimizer=_sgd(), loss="mean_squared_error")
+    return made
 
 
-def _broadcast(model: Any) -> None:
+def weights(model: Any) -> Arrays:
+    return model.get_weights()
+
+
+def broadcast(model: Any) -> None:
     callback = horovod.callbacks.BroadcastGlobalVariablesCallback(0)
     callback.set_model(model)
     # fit calls this after the first batch, which would have changed the weights

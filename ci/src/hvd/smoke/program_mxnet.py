@@ -1,6 +1,6 @@
 """MXNet in a `Session`."""
 
-from typing import Any, List
+from typing import Any, Dict, List
 
 import horovod.mxnet as horovod
 import mxnet as mx
@@ -17,6 +17,7 @@ mx.util.set_np_shape(True)
 
 class Framework(Session):
     hvd = horovod
+    broadcast_by = "broadcast_parameters"
     #: Source: horovod 0.28.1, horovod/mxnet/tensor_util.cc (TensorUtil::GetDType).
     left_out = (("every operation", "bool", _UNSUPPORTED),)
 
@@ -34,23 +35,9 @@ class Framework(Session):
     def array(self, tensor: mx.nd.NDArray) -> np.ndarray:
         return tensor.asnumpy()
 
-    def trainers(self) -> List[Trainer]:
-        def broadcast(model: mx.gluon.nn.Sequential) -> None:
-            horovod.broadcast_parameters(dict(enumerate(_parameters(model))), root_rank=0)
-
-        return [
-            Trainer(
-                "DistributedTrainer steps",
-                self.model,
-                self.weights,
-                self.train_by_trainer,
-                "broadcast_parameters",
-                broadcast,
-            ),
-            Trainer(
-                "DistributedOptimizer steps", self.model, self.weights, self.train_by_optimizer
-            ),
-        ]
+    def trainers(self) -> Dict[str, Trainer]:
+        names = "DistributedTrainer steps", "DistributedOptimizer steps"
+        return dict(zip(names, (self.train_by_trainer, self.train_by_optimizer)))
 
     def model(self, weights: Arrays) -> mx.gluon.nn.Sequential:
         model = mx.gluon.nn.Sequential()
@@ -64,6 +51,9 @@ class Framework(Session):
 
     def weights(self, model: mx.gluon.nn.Sequential) -> Arrays:
         return [self.array(parameter.data()).T for parameter in _parameters(model)]
+
+    def broadcast(self, model: mx.gluon.nn.Sequential) -> None:
+        horovod.broadcast_parameters(dict(enumerate(_parameters(model))), root_rank=0)
 
     def differentiate(self, model: mx.gluon.nn.Sequential, x: np.ndarray, y: np.ndarray) -> None:
         with mx.autograd.record():

@@ -37,14 +37,10 @@ def record_of(out: pathlib.Path, pid: int) -> pathlib.Path:
     return out / f"process-{socket.gethostname()}-{pid}.txt"
 
 
-def launcher_rank() -> Optional[int]:
-    """Return the rank that the launcher gave this process, None if it gave none."""
-    ranks = (os.environ.get(variable, "") for variable in RANK_VARIABLES)
-    return next((int(rank) for rank in ranks if rank.isdigit()), None)
-
-
 def _process(pid: int) -> Dict[str, Any]:
-    return {"host": socket.gethostname(), "pid": pid, "launcher_rank": launcher_rank()}
+    ranks = (os.environ.get(variable, "") for variable in RANK_VARIABLES)
+    launcher_rank = next((int(rank) for rank in ranks if rank.isdigit()), None)
+    return {"host": socket.gethostname(), "pid": pid, "launcher_rank": launcher_rank}
 
 
 def supervise(out: pathlib.Path) -> None:
@@ -83,16 +79,10 @@ def supervise(out: pathlib.Path) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     killed_by = os.WTERMSIG(wait_status) if os.WIFSIGNALED(wait_status) else None
     status = None if killed_by else os.WEXITSTATUS(wait_status)
-    ending = {
-        "event": "exit",
-        **_process(child),
-        "signal": killed_by,
-        "status": status,
-        "told_to_end": bool(told),
-    }
+    ending = {"signal": killed_by, "status": status, "told_to_end": bool(told)}
     with record_of(out, child).open("a") as file:
         # The child may have died in the middle of a line.
-        file.write("\n" + json.dumps(ending) + "\n")
+        file.write("\n" + json.dumps({"event": "exit", **_process(child), **ending}) + "\n")
     imitated = signal.SIGTERM if told else killed_by
     if imitated:
         if imitated != signal.SIGKILL:

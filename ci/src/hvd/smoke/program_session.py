@@ -26,8 +26,12 @@ class Session:
     Such a class has ``hvd`` and ``left_out``, and these methods: ``place(device, local_rank)``
     puts tensors on the CPU, or on the GPU of this rank (ranks may share one); ``tensor(array)``
     returns a tensor with a copy of an array, and ``array(tensor)`` the data of a tensor;
-    ``narrow(array)`` returns a tensor of bfloat16 and ``wide(tensor)`` one of float32;
-    ``trainers()`` returns each way of training, a `program_training.Trainer`.
+    ``narrow(array)`` returns a tensor of bfloat16 and ``wide(tensor)`` one of float32.
+
+    To train, it has: ``model(weights)`` returns a network with weights of
+    `program_training.SHAPES`, and ``weights(model)`` these; ``broadcast(model)`` gives the
+    network of rank 0 to all by the function named ``broadcast_by``; ``trainers()`` returns, by
+    the names of their checks, each `program_training.Trainer`.
 
     Attributes:
         hvd: the framework's Horovod module, such as ``horovod.torch``.

@@ -15,6 +15,7 @@ _NOT_ALLOWED = "horovod.tensorflow: value for attr 'T' is not in the list of all
 
 class Framework(Session):
     hvd = horovod
+    broadcast_by = "broadcast_variables"
     #: Source: horovod 0.28.1, horovod/tensorflow/mpi_ops.cc (REGISTER_OP).
     left_out = (
         ("reductions", "bool", _NOT_ALLOWED),
@@ -76,26 +77,18 @@ class Framework(Session):
         """Sum ``tensor`` over the ranks; into a new tensor, as TensorFlow's do not change."""
         self.allreduce(tensor, name, "sum")
 
-    def trainers(self) -> List[Trainer]:
-        def model(weights: Arrays) -> List[tf.Variable]:
-            return [tf.Variable(each) for each in weights]
-
-        def weights(model: List[tf.Variable]) -> Arrays:
-            return [variable.numpy() for variable in model]
-
-        def broadcast(model: List[tf.Variable]) -> None:
-            horovod.broadcast_variables(model, root_rank=0)
-
+    def trainers(self) -> Dict[str, Trainer]:
         names = "DistributedGradientTape steps", "DistributedOptimizer steps"
-        found = [
-            Trainer(names[0], model, weights, _by_tape, "broadcast_variables", broadcast),
-            Trainer(names[1], model, weights, _by_optimizer),
-        ]
-        if self.keras:
-            import program_keras
+        return dict(zip(names, (_by_tape, _by_optimizer)))
 
-            found.append(program_keras.trainer())
-        return found
+    def model(self, weights: Arrays) -> List[tf.Variable]:
+        return [tf.Variable(each) for each in weights]
+
+    def weights(self, model: List[tf.Variable]) -> Arrays:
+        return [variable.numpy() for variable in model]
+
+    def broadcast(self, model: List[tf.Variable]) -> None:
+        horovod.broadcast_variables(model, root_rank=0)
 
 
 def _sgd() -> Any:
