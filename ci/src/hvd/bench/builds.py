@@ -31,8 +31,8 @@ NOTES = {
 def run(environment: Environment, options: Options, repeat: int = 1) -> Benchmark:
     """Build ``environment`` in each way, ``repeat`` times in turn, and report the times.
 
-    The reference is ``pip install`` of the patched source tree (the released one does not
-    compile with current versions of PyTorch) with the same flags into a virtual environment.
+    The reference is ``pip install`` of the patched source tree, as the released one does not
+    compile with current versions of PyTorch.
 
     Raises:
         StageFailed: a build failed.

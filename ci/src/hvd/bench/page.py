@@ -23,9 +23,7 @@ class Goal(NamedTuple):
 
     Args:
         text: the ratio in words, as Markdown.
-        part: the part that measures it.
-        name: the row.
-        to: the row that it is compared with.
+        part, name, to: the part that measures it, the row, and the row it is compared with.
         where: what both are of, such as a subject; the greatest of several ratios counts.
         limit: the ratio of their times.
     """
@@ -79,10 +77,7 @@ GOALS = (
 
 
 def write(check: bool = False) -> List[pathlib.Path]:
-    """Write the page and its pictures from the kept results, or with ``check`` refuse stale ones.
-
-    Returns:
-        The files that were written.
+    """Write the page and its pictures from the results, or with ``check`` refuse stale ones.
 
     Raises:
         HvdError: with ``check``, a file is out of date; or a result is damaged.

@@ -27,8 +27,7 @@ class Row:
     """The times of one thing.
 
     Args:
-        name: what was timed, such as ``plain pip``; its reference is another row of the same
-            subject.
+        name: what was timed; its reference is another row of the same subject.
         seconds: wall time of each repetition, in seconds; empty if it failed.
         subject: for example the name of an environment.
         note: what it consists of, or why it failed.

@@ -79,12 +79,7 @@ def run(names: List[str], options: Options, repeat: int = 1) -> Benchmark:
 def _builtin(
     spack: Spack, name: str, spec: str, peer: Mapping[str, str], run: Run, repeat: int
 ) -> Row:
-    """Return a row for builtin's ``spec``, which may have no solution.
-
-    Args:
-        name: the environment that it is nearest to.
-        peer: the variables of `_configure`.
-    """
+    """Return a row for builtin's ``spec``, the nearest to ``name``'s; it may have no solution."""
     row = Row(BUILTIN, [], name, note=spec)
     for _ in range(repeat):
         with run.step(f"builtin, {name}") as task:
@@ -107,12 +102,9 @@ def _builtin(
 
 
 def nearest(solution: Mapping[str, Any]) -> str:
-    """Return the spec of Spack's own recipe that is nearest to the solution of an environment.
+    """Return the spec of Spack's own recipe that is nearest to ``solution``: specs by hash.
 
     It has no architecture: it is solved for this machine and its compilers.
-
-    Args:
-        solution: the concrete specs by hash, as in a lock file.
     """
     node = next(each for each in solution.values() if each["name"] == HOROVOD)
     variants = node["parameters"]

@@ -30,14 +30,7 @@ _ASK_CUDA = "import torch; print('CUDA:', torch.version.cuda or '')"
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How to run cells.
-
-    Args:
-        jobs: parallel compile jobs.
-        limit: seconds for a cell's ``./hvd run``.
-        upstream_tests: run Horovod's own tests as well.
-        examples: run the examples as well.
-    """
+    """How to run cells: compile jobs, seconds for a cell's ``./hvd run``, and what else to run."""
 
     jobs: int = 1
     limit: float = 3600.0

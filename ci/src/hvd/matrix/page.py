@@ -28,13 +28,10 @@ _MPIS = ("openmpi", "mpich", "intel-mpi")
 
 
 def write(matrix: Matrix, check: bool = False) -> List[pathlib.Path]:
-    """Bring page and picture up to date with the results; with ``check``, only compare them.
-
-    Returns:
-        The files that were written.
+    """Write page and picture from the results, or with ``check`` refuse stale ones.
 
     Raises:
-        HvdError: with ``check``, a file is not up to date; or a result is damaged.
+        HvdError: with ``check``, a file is out of date; or a result is damaged.
     """
     results = result.load_all()
     stale: Dict[pathlib.Path, bytes] = {}

@@ -1,4 +1,4 @@
-"""What runs on the ranks of a cell after the smoke test: Horovod's own tests, and the examples."""
+"""Run Horovod's own tests, and the examples, on the ranks of a cell after the smoke test."""
 
 from __future__ import annotations
 
@@ -166,12 +166,7 @@ def count(reports: List[str], failing: Container[str]) -> Tuple[Dict[str, int], 
 
 
 def examples(frameworks: Container[str], distributions: Mapping[str, str]) -> Iterator[str]:
-    """Yield the examples that a cell can run.
-
-    Args:
-        frameworks: values of the recipe's variant ``frameworks``.
-        distributions: the version of each installed distribution.
-    """
+    """Yield the examples for a cell's ``frameworks`` and the versions of ``distributions``."""
     for name, (of, distribution, versions) in _EXAMPLES.items():
         version = distributions.get(distribution) or distributions.get(of, "")
         if of in frameworks and version and specs.version_in(version, versions):

@@ -91,12 +91,9 @@ def unexpected(matrix: Matrix, results: Iterable[Result]) -> List[Result]:
 
 
 def estimate(cells: Sequence[Cell], earlier: Sequence[Result], cached: bool) -> str:
-    """Say how long ``cells`` will take, by how long earlier ones took.
+    """Say how long ``cells`` will take, by how long ``earlier`` ones took.
 
-    Args:
-        cells: the cells to try.
-        earlier: all results.
-        cached: there is a compiler cache; times with and without one are not mixed.
+    Times with a compiler cache (``cached``) and without one are not mixed.
     """
     like = [each for each in earlier if each.tried and bool(each.compiler_cache) == cached]
     if not like:

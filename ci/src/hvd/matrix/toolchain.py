@@ -34,15 +34,12 @@ def venv(
     pip: str = "",
     system: bool = False,
 ) -> pathlib.Path:
-    """Return a virtual environment, which cells with the same requirements share.
+    """Return a virtual environment, which cells with the same ``requirements`` share.
 
     Args:
         name: the beginning of its directory's name.
-        python: the interpreter.
-        requirements: PEP 508 requirements.
-        log: the file for all output.
         pip: the requirement of the pip to install with; the newest if empty.
-        system: include the interpreter's own packages, such as pip without requirements.
+        system: include the packages of ``python`` itself, such as pip without requirements.
 
     Raises:
         CommandFailed: pip could not install the requirements.

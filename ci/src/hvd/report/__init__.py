@@ -40,11 +40,9 @@ def report_stage(
 def write_report(report: RunReport, directory: pathlib.Path) -> List[pathlib.Path]:
     """Write every form of ``report`` into ``directory``, which is made if it is missing.
 
-    A picture without data is not written, and one of an earlier run removed.
-
     Returns:
-        The files: ``report.md``, ``report.json``, ``junit.xml``, ``bandwidth.png`` and
-        ``timings.png``; without the pictures that have no data.
+        The files: ``report.md``, ``report.json``, ``junit.xml`` and the pictures that have data;
+        one of an earlier run that has none is removed.
 
     Raises:
         HvdError: a file cannot be written.

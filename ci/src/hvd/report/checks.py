@@ -12,12 +12,7 @@ Check = Mapping[str, Any]
 
 
 class Operation(NamedTuple):
-    """The operations of one name in one check.
-
-    Args:
-        cases: the check's rows of that name, one for each element type and size.
-        ranks: the ranks of the check.
-    """
+    """A check's rows of one name, one for each element type and size, and all its ranks."""
 
     cases: List[Mapping[str, Any]]
     ranks: List[str]

@@ -14,13 +14,7 @@ _NONE = "–"
 
 
 def render(report: RunReport, directory: pathlib.Path, pictures: Sequence[str] = ()) -> str:
-    """Return ``report.md`` of ``report``.
-
-    Args:
-        report: what to show.
-        directory: where the file will be; links are relative to it.
-        pictures: names of the pictures next to it, of ``bandwidth.png`` and ``timings.png``.
-    """
+    """Return ``report.md`` for ``directory``, beside the ``pictures`` of these names."""
     return templates.render(
         "report/report.md.j2",
         report=report,

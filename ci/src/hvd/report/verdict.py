@@ -15,11 +15,9 @@ class Case(NamedTuple):
 
     Args:
         suite: the stage, and within it the check: ``("build",)`` or ``("smoke", "mpirun")``.
-        name: name of the step, check, operation or stage.
         seconds: wall time; the cases of a suite add up to the time of the suite.
         failures: why it failed, the cause first; empty if it did not fail.
         skipped: why it was skipped; None if it was not.
-        log: its log, if there is one.
         part: the case of a check names the failure as well.
     """
 

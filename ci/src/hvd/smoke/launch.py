@@ -72,9 +72,7 @@ OWN_GPU = ("nccl", "rccl", "ddl")
 def launchers(expectation: Expectation, gpu: str = "") -> List[Launcher]:
     """Return the launchers whose controller and operations the build has.
 
-    Args:
-        gpu: what carries the operations on GPUs, as ``Built.case`` has it; empty if nothing
-            does, or if there is no GPU.
+    ``gpu`` carries the operations on GPUs, as ``Built.case`` has it; empty without a GPU.
     """
     return [
         each
@@ -108,7 +106,6 @@ class Launch:
     """A launch that is over.
 
     Args:
-        launcher: how it was launched.
         executable: the launcher's path.
         mpirun: path of the ``mpirun`` that the launcher is or calls; None if none.
         ranks: how many were asked for.
@@ -138,12 +135,9 @@ def launch(
     ranks: int,
     timeout: float,
 ) -> Launch:
-    """Run `PROGRAM` on ``ranks`` ranks, its records in the empty directory ``out``.
+    """Run `PROGRAM` with ``options`` on ``ranks`` ranks; the directory ``out`` is empty.
 
     A launch that outlasts ``timeout`` seconds is killed with every process that came of it.
-
-    Args:
-        options: further ones of `PROGRAM`.
 
     Raises:
         HvdError: the launcher is not on the target's ``PATH``.
@@ -182,9 +176,9 @@ def environment(launcher: Launcher, target: Target, timeout: float) -> Dict[str,
 def horovod_settings(controller: str, operations: str, timeout: float) -> Dict[str, str]:
     """Return the variables that `PROGRAM` needs on any machine.
 
-    HOROVOD_CONTROLLER and HOROVOD_CPU_OPERATIONS are set so that neither a default nor the
-    surroundings choose; the program verifies what came of it.  Horovod warns of ranks that
-    keep others waiting after a quarter of ``timeout`` seconds, so that the log says so.
+    Controller and operations are set so that neither a default nor the surroundings choose; the
+    program verifies what came of it.  Horovod warns of ranks that keep others waiting after a
+    quarter of ``timeout`` seconds, so that the log says so.
 
     Args:
         operations: what carries the operations on CPUs; the controller if empty.

@@ -47,10 +47,9 @@ def supervise(out: pathlib.Path) -> None:
     """Fork: the child returns and becomes the rank, the parent records how the child ended.
 
     Launchers disagree on what they say of a rank that died: MPICH's Hydra kills the others at
-    once and names one of those, Open MPI names only the first.  The parent knows.
-    It ends the way that its child did, so the launcher sees what it would see without it; on
-    SIGTERM it has the child write its stack and kills it.  If the launcher kills both, there is
-    no ``exit`` event.
+    once and names one of those, Open MPI names only the first.  The parent ends as its child did,
+    so the launcher sees no difference; on SIGTERM it has the child write its stack and kills it.
+    If the launcher kills both, there is no ``exit`` event.
     """
     parent = os.getpid()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # until it is handled
@@ -125,13 +124,11 @@ class Recorder:
         dtype: Optional[str] = None,
         elements: Optional[int] = None,
     ) -> Any:
-        """Run ``call`` as ``operation`` and return its result.
+        """Run ``call`` as ``operation`` and return its result; record its wall time.
 
         Args:
             operation: name; unique on a rank together with ``dtype`` and ``elements``.
-            call: the operation; its wall time is recorded.
             verify: returns what is wrong with the result, "" if nothing is.
-            dtype: element type, if the operation has one.
             elements: number of elements that this rank contributes.
 
         Raises:

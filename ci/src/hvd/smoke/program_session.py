@@ -153,9 +153,7 @@ class Session:
     def mismatch(self, got: Any, expected: Any) -> str:
         """Return how a result differs from what is ``expected``, "" if it does not.
 
-        Args:
-            expected: an `Expected` for a tensor, a list for several results; anything else has to
-                be equal.
+        That is an `Expected` for a tensor, a list for several results, or else an equal object.
         """
         if isinstance(expected, Expected):
             return reference.mismatch(self.array(got), expected)

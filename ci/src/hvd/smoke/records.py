@@ -18,11 +18,9 @@ class Operation:
     """An operation that a rank has started.
 
     Args:
-        operation: name, such as ``allreduce sum``.
         dtype: element type, if it has one.
         elements: number of elements that the rank contributed, if there are any.
-        seconds: wall time; None while it has not ended.
-        ok: if its result was right; None while it has not ended.
+        seconds, ok: wall time, and if its result was right; None while it has not ended.
         detail: what was wrong with the result.
     """
 
@@ -60,7 +58,6 @@ class Rank:
         mpi_libraries: paths of the MPI libraries that importing Horovod has loaded.
         operations: those it has started, in order; after ``init``, those since then.
         started: number of all operations that it has started.
-        done: it ended its last operation.
         error: ``kind`` and ``detail`` of the exception that ended its work.
         signal, status: how it ended; both None if its launcher killed its parent as well.
         told_to_end: it had been sent SIGTERM before it ended.

@@ -49,8 +49,7 @@ class Check:
         seconds: wall time.
         failures: one text per failure, the cause first; none if the check passed.
         log: all output; None if nothing could be started.
-        operations: rows of `operations`.
-        bandwidth: rows of `bandwidth`.
+        operations, bandwidth: as the functions of these names return them.
         details: for ``check-build`` the ``items``; for a launch the ``framework`` and the
             ``mpi_libraries`` that Horovod loaded; for both, what was ``left_out`` and why.
     """
@@ -89,13 +88,10 @@ def smoke_plan(
     runs on ``ranks`` ranks, for one framework after the other.
 
     Args:
-        target: the Horovod under test.
-        expectation: what it has to be built with.
         out: directory for logs and records, one for each check in it.
         timeout: limit of each check, in seconds.
         mpi4py: with MPI as controller, check that mpi4py works beside Horovod.
-        gpu: what carries the operations on GPUs, as ``Built.case`` has it; empty if
-            nothing does.
+        gpu: as for `launchers`, of the build.
 
     Raises:
         HvdError: there is nothing to run for any of the expected frameworks or controllers.
@@ -150,8 +146,7 @@ def check_build_items(
 ) -> Check:
     """Compare ``horovodrun --check-build`` with ``expectation``, item by item.
 
-    Args:
-        left_out: the checks that are not tried, and why.
+    ``left_out`` has the checks that are not tried, and why.
     """
     check = Check("check-build")
     if left_out:
@@ -222,7 +217,7 @@ def run_launcher(
     """Run the program on all ranks with one launcher; other arguments as for `smoke_plan`.
 
     Args:
-        options: further ones of the program, such as ``--quick``.
+        options: more of the program's, such as ``--quick``.
         name: of the check; that of the launcher by default.
         framework: by its name in the program.
     """

@@ -6,6 +6,7 @@ NumPy is imported where it is used: most commands of ``./hvd`` do not need it.
 from __future__ import annotations
 
 import collections
+import math
 from typing import TYPE_CHECKING, Dict, List, NamedTuple
 
 from hvd.timeline import trace as traces
@@ -77,14 +78,11 @@ def phases(trace: Trace) -> List[Phase]:
 
 def union(spans: List[Span]) -> float:
     """Return the seconds in which at least one of ``spans`` was in progress."""
-    import numpy as np
-
-    if not spans:
-        return 0.0
-    edges = np.array(sorted((span.start, span.end) for span in spans))
-    before = np.concatenate([[-np.inf], np.maximum.accumulate(edges[:, 1])[:-1]])
-    fresh = edges[:, 1] - np.maximum(edges[:, 0], before)
-    return float(np.clip(fresh, 0, None).sum())
+    total, reached = 0.0, -math.inf
+    for start, end in sorted((span.start, span.end) for span in spans):
+        total += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return total
 
 
 def tensors(trace: Trace) -> List[Tensor]:
@@ -120,29 +118,17 @@ def missing(trace: Trace, unfinished: traces.Tensor) -> List[int]:
 
 
 def in_flight(spans: List[Span], edges: np.ndarray) -> np.ndarray:
-    """Return the mean number of ``spans`` in progress in each bin.
+    """Return the mean number of ``spans`` in progress in each bin, shape (bins,).
 
     Args:
-        spans: the spans of one phase.
-        edges: seconds, ascending, shape (bins + 1,).
-
-    Returns:
-        Shape (bins,).
+        edges: of the bins, in seconds, ascending, shape (bins + 1,).
     """
     import numpy as np
 
     starts = np.array([span.start for span in spans])
     ends = np.array([span.end for span in spans])
-    # seconds of all spans up to each edge: since they began, less since they ended
-    before = _elapsed(starts, edges) - _elapsed(ends, edges)
-    return np.diff(before) / np.diff(edges)
-
-
-def _elapsed(times: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Return, for each edge, the sum of the time since those of ``times`` that are before it."""
-    import numpy as np
-
-    times = np.sort(times)
-    count = np.searchsorted(times, edges)
-    sums = np.concatenate([[0.0], np.cumsum(times)])
-    return count * edges - sums[count]
+    seconds = [
+        np.clip(np.minimum(ends, high) - np.maximum(starts, low), 0, None).sum()
+        for low, high in zip(edges, edges[1:])
+    ]
+    return np.array(seconds) / np.diff(edges)
