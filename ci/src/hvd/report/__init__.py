@@ -1,6 +1,6 @@
 """The report of a run: for people, for continuous integration and for programs.
 
-`run_report` holds the data and their file; `verdict` says what passed and what failed; `checks`
+`run_report` holds the data and their file; `verdict` says what passed and what failed; `results`
 reads the results of the smoke test; `markdown`, `junit` and `plot` write the formats.
 """
 

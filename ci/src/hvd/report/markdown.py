@@ -6,7 +6,7 @@ import pathlib
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from hvd.core import process
-from hvd.report import checks, dag, templates, text, verdict
+from hvd.report import dag, results, templates, text, verdict
 from hvd.report.run_report import RunReport
 from hvd.report.text import Markdown, duration, escape, figures, size
 
@@ -21,8 +21,8 @@ def render(report: RunReport, directory: pathlib.Path, pictures: Sequence[str] =
         pictures=pictures,
         problems=verdict.problems(report),
         sentence=verdict.sentence(report),
-        ranks=checks.ranks,
-        details=checks.details,
+        ranks=results.ranks,
+        details=results.details,
         mpi_libraries=_mpi_libraries(report),
         left_out=_left_out(report),
         operations=_operations(report),
@@ -37,7 +37,7 @@ def render(report: RunReport, directory: pathlib.Path, pictures: Sequence[str] =
 def _mpi_libraries(report: RunReport) -> Dict[str, List[str]]:
     """Return the MPI libraries that Horovod had loaded, each with the names of the checks."""
     found: Dict[str, List[str]] = {}
-    for check, library in checks.details(report.checks, "mpi_libraries"):
+    for check, library in results.details(report.checks, "mpi_libraries"):
         found.setdefault(library, []).append(check["name"])
     return found
 
@@ -45,17 +45,17 @@ def _mpi_libraries(report: RunReport) -> Dict[str, List[str]]:
 def _left_out(report: RunReport) -> List[str]:
     """Return the operations that no check tried, and why, each once."""
     found = []
-    for _, row in checks.details(report.checks, "left_out"):
+    for _, row in results.details(report.checks, "left_out"):
         of = f" of {row['dtype']}" if row["dtype"] else ""
         found.append(f"{row['operation']}{of} ({row['reason']}).")
-    return checks.unique(found)
+    return results.unique(found)
 
 
 def _operations(report: RunReport) -> str:
     """Return the table of operations with a column for each check; empty if there are none."""
-    by_check = {c["name"]: checks.operations(c) for c in report.checks if c["operations"]}
+    by_check = {c["name"]: results.operations(c) for c in report.checks if c["operations"]}
     rows = []
-    for name in checks.unique(name for found in by_check.values() for name in found):
+    for name in results.unique(name for found in by_check.values() for name in found):
         found = [operations.get(name) for operations in by_check.values()]
         most = max(len(each.cases) for each in found if each)
         cases = [case for each in found if each for case in each.cases]
@@ -63,7 +63,8 @@ def _operations(report: RunReport) -> str:
         rows.append(
             [
                 name,
-                ", ".join(checks.unique(filter(None, (case["dtype"] for case in cases)))) or _NONE,
+                ", ".join(results.unique(filter(None, (case["dtype"] for case in cases))))
+                or _NONE,
                 " to ".join(map(str, sorted({*elements[:1], *elements[-1:]}))) or _NONE,
                 most,
                 *(_operation(each, most) for each in found),
@@ -73,7 +74,7 @@ def _operations(report: RunReport) -> str:
     return "\n".join(text.table(header, rows, right=["Cases"])) if rows else ""
 
 
-def _operation(operation: Optional[checks.Operation], most: int) -> str:
+def _operation(operation: Optional[results.Operation], most: int) -> str:
     """Return what one check says of an operation; ``most`` is the number of cases of any."""
     if operation is None:
         return _NONE
@@ -91,7 +92,7 @@ def _operation(operation: Optional[checks.Operation], most: int) -> str:
 
 def _bandwidth(report: RunReport) -> str:
     """Return the table of bandwidths with a column for each method; empty if there are none."""
-    series = checks.bandwidth(report.checks)
+    series = results.bandwidth(report.checks)
     rows: List[List[str]] = []
     for count in sorted({count for each in series for count in each.points}):
         points = [each.points.get(count) for each in series]

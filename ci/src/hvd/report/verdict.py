@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from hvd.core.steps import Stage
-from hvd.report import checks
+from hvd.report import results
 from hvd.report.run_report import RunReport
 from hvd.report.text import duration, plural
 
@@ -32,7 +32,7 @@ class Case(NamedTuple):
     @property
     def where(self) -> str:
         """``build: py-horovod``, ``smoke: mpirun`` or, for a stage, ``build``."""
-        return ": ".join(checks.unique([*self.suite, self.name]))
+        return ": ".join(results.unique([*self.suite, self.name]))
 
 
 def cases(report: RunReport) -> Iterator[Case]:
@@ -70,9 +70,9 @@ def _of_stage(stage: Stage, failed_checks: Set[str]) -> Iterator[Case]:
         yield Case(suite, stage.name, stage.seconds)
 
 
-def _of_check(check: checks.Check) -> Iterator[Case]:
+def _of_check(check: results.Check) -> Iterator[Case]:
     suite = ("smoke", check["name"])
-    operations = checks.operations(check)
+    operations = results.operations(check)
     spent = {name: each.slowest[1] if each.slowest else 0.0 for name, each in operations.items()}
     rest = max(0.0, check["seconds"] - sum(spent.values()))
     yield Case(suite, check["name"], rest, check["failures"], log=check["log"])

@@ -67,9 +67,9 @@ def work(recorder: Recorder, arguments: argparse.Namespace) -> int:
         arguments.controller,
     )
     # After Horovod's import, so that Horovod and its framework choose the libraries.
-    import program_checks
+    import program_operations
 
-    program_checks.run(session)
+    program_operations.run(session)
     recorder.emit("done", done=True)
     # A launcher kills the other ranks when one has left with a failure: not before they are done.
     session.meet()

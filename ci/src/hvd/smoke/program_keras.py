@@ -15,7 +15,7 @@ def trainers() -> Dict[str, Trainer]:
     return {"keras fit with DistributedOptimizer": _train}
 
 
-def model(weights: Arrays) -> Any:
+def network(weights: Arrays) -> Any:
     (features, hidden), _, (_, outputs), _ = SHAPES
     made = keras.models.Sequential(
         [
@@ -28,22 +28,22 @@ def model(weights: Arrays) -> Any:
     return made
 
 
-def weights(model: Any) -> Arrays:
-    return model.get_weights()
+def weights(network: Any) -> Arrays:
+    return network.get_weights()
 
 
-def broadcast(model: Any) -> None:
+def broadcast(network: Any) -> None:
     callback = horovod.callbacks.BroadcastGlobalVariablesCallback(0)
-    callback.set_model(model)
+    callback.set_model(network)
     # fit calls this after the first batch, which would have changed the weights
     callback.on_batch_end(0)
 
 
-def _train(model: Any, batches: Batches, distributed: bool) -> None:
+def _train(network: Any, batches: Batches, distributed: bool) -> None:
     optimizer = horovod.DistributedOptimizer(_sgd()) if distributed else _sgd()
-    model.compile(optimizer=optimizer, loss="mean_squared_error")
+    network.compile(optimizer=optimizer, loss="mean_squared_error")
     x, y = (np.concatenate(each) for each in zip(*batches))
-    model.fit(x, y, batch_size=len(batches[0][0]), epochs=1, shuffle=False, verbose=0)
+    network.fit(x, y, batch_size=len(batches[0][0]), epochs=1, shuffle=False, verbose=0)
 
 
 def _sgd() -> Any:

@@ -28,8 +28,8 @@ class Session:
     returns a tensor with a copy of an array, and ``array(tensor)`` the data of a tensor;
     ``narrow(array)`` returns a tensor of bfloat16 and ``wide(tensor)`` one of float32.
 
-    To train, it has: ``model(weights)`` returns a network with weights of
-    `program_training.SHAPES`, and ``weights(model)`` these; ``broadcast(model)`` gives the
+    To train, it has: ``network(weights)`` returns a network with weights of
+    `program_training.SHAPES`, and ``weights(network)`` these; ``broadcast(network)`` gives the
     network of rank 0 to all by the function named ``broadcast_by``; ``trainers()`` returns, by
     the names of their checks, each `program_training.Trainer`.
 

@@ -81,14 +81,14 @@ class Framework(Session):
         names = "DistributedGradientTape steps", "DistributedOptimizer steps"
         return dict(zip(names, (_by_tape, _by_optimizer)))
 
-    def model(self, weights: Arrays) -> List[tf.Variable]:
+    def network(self, weights: Arrays) -> List[tf.Variable]:
         return [tf.Variable(each) for each in weights]
 
-    def weights(self, model: List[tf.Variable]) -> Arrays:
-        return [variable.numpy() for variable in model]
+    def weights(self, network: List[tf.Variable]) -> Arrays:
+        return [variable.numpy() for variable in network]
 
-    def broadcast(self, model: List[tf.Variable]) -> None:
-        horovod.broadcast_variables(model, root_rank=0)
+    def broadcast(self, network: List[tf.Variable]) -> None:
+        horovod.broadcast_variables(network, root_rank=0)
 
 
 def _sgd() -> Any:
@@ -96,23 +96,23 @@ def _sgd() -> Any:
     return tf.compat.v1.train.MomentumOptimizer(RATE, MOMENTUM)
 
 
-def _loss(model: List[tf.Variable], x: np.ndarray, y: np.ndarray) -> tf.Tensor:
-    inner, bias, outer, last = model
+def _loss(network: List[tf.Variable], x: np.ndarray, y: np.ndarray) -> tf.Tensor:
+    inner, bias, outer, last = network
     hidden = tf.tanh(tf.matmul(tf.constant(x), inner) + bias)
     return tf.reduce_mean(tf.square(tf.matmul(hidden, outer) + last - tf.constant(y)))
 
 
-def _by_tape(model: List[tf.Variable], batches: Batches, distributed: bool) -> None:
+def _by_tape(network: List[tf.Variable], batches: Batches, distributed: bool) -> None:
     optimizer = _sgd()
     for x, y in batches:
         with tf.GradientTape() as tape:
-            loss = _loss(model, x, y)
+            loss = _loss(network, x, y)
         if distributed:
             tape = horovod.DistributedGradientTape(tape)
-        optimizer.apply_gradients(zip(tape.gradient(loss, model), model))
+        optimizer.apply_gradients(zip(tape.gradient(loss, network), network))
 
 
-def _by_optimizer(model: List[tf.Variable], batches: Batches, distributed: bool) -> None:
+def _by_optimizer(network: List[tf.Variable], batches: Batches, distributed: bool) -> None:
     optimizer = horovod.DistributedOptimizer(_sgd()) if distributed else _sgd()
     for x, y in batches:
-        optimizer.minimize(functools.partial(_loss, model, x, y), var_list=model)
+        optimizer.minimize(functools.partial(_loss, network, x, y), var_list=network)

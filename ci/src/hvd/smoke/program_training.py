@@ -40,13 +40,13 @@ def _run(session: Session, framework: Any) -> None:
 
     def check(
         name: str,
-        model: Any,
+        network: Any,
         call: Callable[[], None],
         expected: Callable[[], Arrays],
         most: float,
     ) -> None:
         def verify(_: Any) -> str:
-            for index, pair in enumerate(zip(framework.weights(model), expected())):
+            for index, pair in enumerate(zip(framework.weights(network), expected())):
                 wrong = reference.mismatch(pair[0], Expected(pair[1], "float64", most))
                 if wrong:
                     return f"weight {index}: {wrong}"
@@ -55,24 +55,24 @@ def _run(session: Session, framework: Any) -> None:
         elements = sum(int(np.prod(shape)) for shape in SHAPES)
         session.recorder.check(name, call, verify, "float64", elements)
 
-    model = framework.model(_weights(session.rank))  # until rank 0's is broadcast
+    network = framework.network(_weights(session.rank))  # until rank 0's is broadcast
     name, broadcast = framework.broadcast_by, framework.broadcast
-    check(name, model, lambda: broadcast(model), lambda: _weights(0), 0.0)
+    check(name, network, lambda: broadcast(network), lambda: _weights(0), 0.0)
     for name, train in framework.trainers().items():
-        model = framework.model(_weights(0))
+        network = framework.network(_weights(0))
 
-        def call(train: Any = train, model: Any = model) -> None:
-            train(model, [(x[mine], y[mine]) for x, y in joined], True)
+        def call(train: Any = train, network: Any = network) -> None:
+            train(network, [(x[mine], y[mine]) for x, y in joined], True)
 
         def alone(train: Any = train) -> Arrays:
-            model = framework.model(_weights(0))
-            train(model, joined, False)
-            return framework.weights(model)
+            network = framework.network(_weights(0))
+            train(network, joined, False)
+            return framework.weights(network)
 
         # A mean over ranks of means over equal batches is the mean over the joined batch, up
         # to the order of additions: some hundred roundings of 1e-16 in float64, amplified a
         # little by each step.  A lost or unscaled gradient changes the weights by 1e-2.
-        check(name, model, call, alone, 1e-12)
+        check(name, network, call, alone, 1e-12)
 
 
 def _weights(rank: int) -> Arrays:
