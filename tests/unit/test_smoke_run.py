@@ -9,6 +9,7 @@ import pathlib
 import re
 import shutil
 import sys
+import textwrap
 
 import pytest
 
@@ -17,8 +18,43 @@ from hvd.model import check_build
 from hvd.model.check_build import Expectation
 from hvd.smoke import run
 from hvd.smoke.launch import LAUNCHERS, PROGRAM, Target, environment, find_program, launchers
-from tests.unit.smoking import MPI_ONLY
 
+MPI_ONLY = Expectation(
+    "0.28.1", frozenset({"pytorch"}), frozenset({"mpi"}), frozenset({"nccl", "mpi"})
+)
+
+CHECK_BUILD = """Horovod v0.28.1:
+Available Frameworks:
+    [X] PyTorch
+Available Controllers:
+    [X] MPI
+Available Tensor Operations:
+    [X] NCCL
+    [X] MPI
+"""
+
+#: A launcher whose ranks do what ``program.py`` would, without Horovod.
+LAUNCHER = """
+    import json, os, pathlib, sys
+    if "--check-build" in sys.argv:
+        print(os.environ["CHECK_BUILD"])
+        sys.exit(0)
+    out = pathlib.Path(sys.argv[sys.argv.index("--out") + 1])
+    for rank in (0, 1):
+        operation = {"operation": "allgather", "dtype": "int32", "elements": 10 * rank}
+        events = [{"event": "launch", "host": "a", "pid": rank},
+                  {"event": "init", "rank": rank, "size": 2,
+                   "mpi_libraries": ["/opt/mpi/lib/libmpi.so"]},
+                  {"event": "left_out", "operation": "x", "dtype": "bool", "reason": "y"},
+                  {"event": "start", **operation},
+                  {"event": "end", **operation, "seconds": 1 + rank, "ok": True, "detail": ""},
+                  {"event": "bandwidth", "method": "horovod", "bytes": 4_000_000,
+                   "seconds": 1 + rank},
+                  {"event": "done", "done": True}]
+        lines = "".join(json.dumps(event) + "\\n" for event in events)
+        (out / f"process-a-{rank}.txt").write_text(lines)
+    print(json.dumps({"words": sys.argv[1:], "environment": dict(os.environ)}))
+"""
 BOTH_CONTROLLERS = dataclasses.replace(MPI_ONLY, controllers=frozenset({"mpi", "gloo"}))
 BOTH_FRAMEWORKS = dataclasses.replace(
     BOTH_CONTROLLERS,
@@ -26,6 +62,19 @@ BOTH_FRAMEWORKS = dataclasses.replace(
     extras=frozenset({"keras"}),
 )
 CLUSTERS = dataclasses.replace(BOTH_CONTROLLERS, extras=frozenset({"spark", "ray"}))
+
+
+@pytest.fixture
+def target(tmp_path):
+    """A Horovod under test whose ``mpirun`` and ``horovodrun`` are stand-ins."""
+    binaries = tmp_path / "bin"
+    binaries.mkdir()
+    for name in ("mpirun", "horovodrun"):
+        script = binaries / name
+        script.write_text(f"#!{sys.executable}\n{textwrap.dedent(LAUNCHER)}")
+        script.chmod(0o755)
+    environment = {"PATH": str(binaries), "CHECK_BUILD": CHECK_BUILD}
+    return Target(pathlib.Path(sys.executable), environment)
 
 
 def run_smoke(target, expectation, out):

@@ -137,6 +137,7 @@ def test_a_bad_trace_is_named_with_the_place(read, text, place):
         # an operation that began before the trace did: hvd.start_timeline in mid-job
         written([{"ph": "E", "ts": 500, "pid": 7}, *EVENTS]),
     ],
+    ids=["object", "comma", "began before"],
 )
 def test_a_trace_in_another_form_is_the_same(read, text):
     found, usual = read(text), read(written(EVENTS))
