@@ -16,7 +16,7 @@ from hvd.core.errors import HvdError
 from hvd.core.steps import Stage, Step
 from hvd.model.dag import DagNode
 from hvd.report import RunReport, junit, markdown, plot, write_report
-from hvd.report.dag import tree
+from hvd.report.markdown import tree
 from hvd.report.run_report import SCHEMA
 
 NASTY = "\x1b[31mrank 1: a | b\n<b>*[`c`\\\x00\x1b[0m"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import collections
 import pathlib
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
 
 from hvd.core import process
-from hvd.report import dag, results, templates, text, verdict
+from hvd.model.dag import DagNode
+from hvd.report import results, templates, text, verdict
 from hvd.report.run_report import RunReport
 from hvd.report.text import Markdown, duration, escape, figures, size
 
@@ -27,8 +29,8 @@ def render(report: RunReport, directory: pathlib.Path, pictures: Sequence[str] =
         left_out=_left_out(report),
         operations=_operations(report),
         bandwidth=_bandwidth(report),
-        tree="\n".join(dag.tree(report.dag)),
-        architectures=dag.architectures(report.dag),
+        tree="\n".join(tree(report.dag)),
+        architectures=architectures(report.dag),
         link=lambda path, shown="": text.link(path, directory, shown),
         tail=lambda log: process.tail(directory / log),
     )
@@ -105,3 +107,49 @@ def _point(point: Optional[Mapping[str, Any]]) -> str:
     if point is None:
         return _NONE
     return f"{duration(point['seconds'])}, {figures(point['bus_mb_s'])} MB/s"
+
+
+def tree(nodes: Sequence[DagNode]) -> List[str]:
+    """Return the lines of the DAG as a tree: ``[e]`` for an external, the hash, and the node.
+
+    A node is listed once, where a depth-first walk reaches it first, as in `spack spec`.
+    """
+    by_name: Dict[str, DagNode] = {}
+    for node in nodes:
+        by_name[node.name] = by_name[f"{node.name}/{node.hash}"] = node
+    width = max((len(node.hash) for node in nodes), default=0)
+    common = next(iter(architectures(nodes)), "")
+    seen = set()
+
+    def walk(node: DagNode, depth: int) -> Iterator[str]:
+        if id(node) in seen:
+            return
+        seen.add(id(node))
+        columns = ["[e]" if node.external else "   "]
+        if width:
+            columns.append(node.hash.ljust(width))
+        columns.append("    " * depth + ("^" if depth else "") + _spec(node, common))
+        yield "  ".join(columns)
+        for name in node.depends_on:
+            if name in by_name:
+                yield from walk(by_name[name], depth + 1)
+
+    needed = {id(by_name[name]) for node in nodes for name in node.depends_on if name in by_name}
+    roots = [node for node in nodes if id(node) not in needed]
+    return [line for root in roots for line in walk(root, 0)]
+
+
+def _spec(node: DagNode, common: str) -> str:
+    """Return the node as a spec; ``common`` is the architecture that is not repeated."""
+    words = [f"{node.name}@{node.version}" if node.version else node.name, node.variants]
+    if node.architecture and node.architecture != common:
+        words.append(f"arch={node.architecture}")
+    if node.external and node.prefix:
+        words.append(f"({node.prefix})")
+    return " ".join(filter(None, words))
+
+
+def architectures(nodes: Sequence[DagNode]) -> List[str]:
+    """Return the architectures that occur, the most frequent one first."""
+    counter = collections.Counter(node.architecture for node in nodes if node.architecture)
+    return sorted(counter, key=lambda name: (-counter[name], name))
