@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-import sys
 import tarfile
-import textwrap
 from typing import Dict
 
 import pytest
@@ -84,22 +82,6 @@ def publish(capsys):
         return ended.value.code or 0, printed.out + printed.err
 
     return run
-
-
-@pytest.fixture
-def target(tmp_path):
-    """A Horovod under test whose ``mpirun`` and ``horovodrun`` are stand-ins."""
-    from hvd.smoke.launch import Target
-    from tests.unit.smoking import CHECK_BUILD, LAUNCHER
-
-    binaries = tmp_path / "bin"
-    binaries.mkdir()
-    for name in ("mpirun", "horovodrun"):
-        script = binaries / name
-        script.write_text(f"#!{sys.executable}\n{textwrap.dedent(LAUNCHER)}")
-        script.chmod(0o755)
-    environment = {"PATH": str(binaries), "CHECK_BUILD": CHECK_BUILD}
-    return Target(pathlib.Path(sys.executable), environment)
 
 
 @pytest.fixture

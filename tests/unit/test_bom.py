@@ -12,8 +12,7 @@ from hvd.build import bom, components
 from hvd.build.components import Component
 from hvd.core import paths
 from hvd.model import recipe, specs
-from hvd.report import markdown
-from hvd.report.model import RunReport
+from hvd.report import RunReport, markdown
 from tests.unit.test_diff import LOCK, spec
 
 TORCH = {

@@ -14,11 +14,10 @@ import pytest
 from hvd.core.errors import CommandFailed, HvdError
 from hvd.core.steps import Stage, Step
 from hvd.host.mpi import Mpi
-from hvd.matrix import attempt, definition, examples, ranks, toolchain
+from hvd.matrix import attempt, definition, toolchain
 from hvd.matrix.attempt import Options
 from hvd.matrix.needs import Needs
 from hvd.matrix.plan import Planned
-from hvd.matrix.ranks import Ranks
 from hvd.report import RunReport
 from tests import matrix as made
 
@@ -195,11 +194,11 @@ def test_horovod_s_own_tests_and_the_examples_run_after_the_build(tried, monkeyp
         raise HvdError("3 epochs of 10")
 
     monkeypatch.setattr(attempt.ranks, "built", lambda state, engine: None)
-    monkeypatch.setattr(attempt.upstream, "run", run_tests)
+    monkeypatch.setattr(attempt.ranks, "run_tests", run_tests)
     unexpected = []
     came = tried(options=Options(upstream_tests=True)).result
     assert came.result == "passed" and came.upstream["test_torch.py, mpirun"]["passed"] == 9
-    monkeypatch.setattr(attempt.examples, "rates", rates)
+    monkeypatch.setattr(attempt.ranks, "rates", rates)
     came = tried(options=Options(upstream_tests=True, examples=True)).result
     assert (came.stage, came.reason) == ("examples", "examples/pytorch: 3 epochs of 10")
     # the first failure is the reason
@@ -209,13 +208,6 @@ def test_horovod_s_own_tests_and_the_examples_run_after_the_build(tried, monkeyp
     assert {"upstream tests", "examples"} <= came.seconds.keys()
 
 
-def test_distributions_have_normalized_names(tmp_path):
-    listed = [{"name": "tensorflow_cpu", "version": "2.21.0"}, {"name": "PyYAML", "version": "6"}]
-    (tmp_path / "freeze.json").write_text(json.dumps(listed))
-    found = toolchain.distributions(tmp_path)
-    assert found == {"tensorflow-cpu": "2.21.0", "pyyaml": "6"}
-
-
 def test_what_the_operating_system_has_is_not_installed(tmp_path, monkeypatch):
     commands = []
 
@@ -223,14 +215,17 @@ def test_what_the_operating_system_has_is_not_installed(tmp_path, monkeypatch):
         commands.append(list(map(str, command)))
         (tmp_path / "matrix" / "venvs").mkdir(parents=True, exist_ok=True)
         pathlib.Path(command[-1]).mkdir() if "venv" in command else None
-        return types.SimpleNamespace(output="[]")
+        return types.SimpleNamespace(output="a warning\n" + json.dumps(there))
 
+    there = [{"name": "tensorflow_cpu", "version": "2.21.0"}, {"name": "PyYAML", "version": "6"}]
     monkeypatch.setenv("HVD_STATE", str(tmp_path))
     monkeypatch.setattr(toolchain.process, "run", run)
-    toolchain.venv("torch", "/usr/bin/python3", [], tmp_path / "log", system=True)
+    made = toolchain.venv("torch", "/usr/bin/python3", [], tmp_path / "log", system=True)
     make, listed = commands
     assert {"--system-site-packages", "--without-pip"} <= set(make)
     assert listed[1:4] == ["-m", "pip", "list"]
+    # by normalized names
+    assert toolchain.distributions(made) == {"tensorflow-cpu": "2.21.0", "pyyaml": "6"}
 
 
 def test_a_cell_s_compiler_and_cache_come_first_on_path(tmp_path, monkeypatch):
@@ -258,59 +253,3 @@ def test_mpi4py_is_given_the_library_and_not_the_linker_s_text(tmp_path):
     found = toolchain.environment(made.HERE, CELL, [], library, tmp_path)
     assert found["MPI4PY_LIBMPI"] == str(tmp_path / "lib" / "libmpi.so.12")
     assert "CCACHE_DIR" not in found
-
-
-@pytest.mark.parametrize(
-    ("frameworks", "distributions", "names"),
-    [
-        (["pytorch"], {"torch": "2.13.0+cpu"}, ["pytorch"]),
-        (
-            ["tensorflow", "keras"],
-            {"tensorflow-cpu": "2.15.1", "keras": "2.15.0"},
-            ["tensorflow2", "keras"],
-        ),
-        (["tensorflow"], {"tensorflow-cpu": "2.15.1", "keras": "2.15.0"}, ["tensorflow2"]),
-        (["tensorflow"], {"tensorflow": "2.12.1"}, ["tensorflow2"]),
-        # its optimizers do not list their variables
-        (["tensorflow"], {"tensorflow": "2.11.1"}, []),
-    ],
-)
-def test_the_examples_are_those_for_what_the_cell_has(frameworks, distributions, names):
-    assert list(examples.chosen(frameworks, distributions)) == names
-
-
-def test_what_was_built_is_found_beside_its_bill_of_materials(tmp_path):
-    python = tmp_path / "bin" / "python"
-    python.parent.mkdir()
-    python.touch(mode=0o755)
-    (tmp_path / "built").mkdir()
-    content = {"variables": {"PATH": str(python.parent), "VIRTUAL_ENV": "x"}}
-    (tmp_path / "built" / "local-hvd-63193a2-pip.json").write_text(json.dumps(content))
-    (tmp_path / "built" / "local-hvd-63193a2-pip.cdx.json").write_text("{}")
-    target = ranks.built(tmp_path, "pip")
-    assert target.python == python
-    assert target.environment["VIRTUAL_ENV"] == "x"
-
-
-MPIRUN = """\
-#!/bin/sh
-cores=$(env -u OMP_NUM_THREADS nproc)
-for epoch in 1 2 3 4 5 6 7 8 9; do echo "epoch $epoch: loss 0.5, $cores$epoch samples/s"; done
-echo "epoch 10: loss 0.5, $cores samples/s"
-"""
-
-
-def test_the_rate_is_that_of_the_fastest_epoch_with_a_core_for_each_rank(tmp_path):
-    (tmp_path / "mpirun").write_text(MPIRUN)
-    (tmp_path / "mpirun").chmod(0o755)
-    variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    target = ranks.Target(tmp_path / "python", variables)
-    on_ranks = Ranks(target, "+mpi~gloo", tmp_path, tmp_path / "log")
-    before = os.sched_getaffinity(0)
-    found = examples.rates("pytorch", on_ranks)
-    assert found == {"1": 19.0, "2": 29.0 if len(before) > 1 else 19.0}
-    assert os.sched_getaffinity(0) == before
-
-    (tmp_path / "mpirun").write_text(MPIRUN.replace("epoch 10", "end"))
-    with pytest.raises(HvdError, match="examples/pytorch: 9 epochs"):
-        examples.rates("pytorch", on_ranks)

@@ -51,34 +51,17 @@ def test_results_without_a_build_are_forgotten_if_their_cells_are_no_longer_plan
     assert result.load_all(tmp_path) == [planned, built]
 
 
-def test_nothing_is_written_that_breaks_the_schema(tmp_path):
-    for wrong in (matrix.result("maybe"), matrix.result(date="today")):
-        with pytest.raises(
-            HvdError, match=f"key '{'date' if wrong.date == 'today' else 'result'}'"
-        ):
-            result.save(wrong, tmp_path)
+def test_what_breaks_the_schema_is_neither_written_nor_read(tmp_path):
+    with pytest.raises(HvdError, match="key 'date'"):
+        result.save(matrix.result(date="today"), tmp_path)
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("change", "key"),
-    [
-        (lambda data: data.pop("spec"), "key 'spec'"),
-        (lambda data: data.update(colour="red"), "key 'colour'"),
-        (lambda data: data.update(format=1), "key 'format'"),
-        (lambda data: data["cell"].update(mpi="mpich-4"), "key 'cell'"),
-        (lambda data: data.clear(), "key"),
-    ],
-)
-def test_a_damaged_file_is_named_with_its_key(tmp_path, change, key):
     result.save(matrix.result(), tmp_path)
     (path,) = tmp_path.iterdir()
     data = json.loads(path.read_text())
-    change(data)
-    path.write_text(json.dumps(data))
-    with pytest.raises(HvdError, match=key) as caught:
-        result.load_all(tmp_path)
-    assert path.name in caught.value.message
+    for change in ({"format": 1}, {"cell": {**data["cell"], "mpi": "mpich-4"}}):
+        path.write_text(json.dumps({**data, **change}))
+        with pytest.raises(HvdError, match=f"{path.name}.*key '{next(iter(change))}'"):
+            result.load_all(tmp_path)
 
 
 def test_the_results_of_this_checkout_are_of_cells_that_the_matrix_has():

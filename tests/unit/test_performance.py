@@ -93,25 +93,12 @@ def kept(tmp_path, monkeypatch):
 
 def test_what_is_kept_is_what_was_measured(kept):
     assert result.load_all() == ALL
-    data = json.loads(result.file("builds").read_text())
-    assert data["rows"][0]["seconds"] == [10.0, 9.0, 11.0]
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"rows": []}, "key 'rows'"),
-        ({"date": "today"}, "key 'date'"),
-        ({"speed": 1}, "key 'speed' is unknown"),
-        ({"rows": [{"name": "x"}]}, "key 'rows:0'"),
-    ],
-)
-def test_a_damaged_file_is_named_with_its_key(kept, change, message):
     path = result.file("builds")
-    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
-    with pytest.raises(HvdError) as caught:
+    data = json.loads(path.read_text())
+    assert data["rows"][0]["seconds"] == [10.0, 9.0, 11.0]
+    path.write_text(json.dumps({**data, "rows": [{"name": "x"}]}))
+    with pytest.raises(HvdError, match="builds.json.*key 'rows:0'"):
         result.load_all()
-    assert "builds.json" in caught.value.message and message in caught.value.message
 
 
 def test_goals_are_ratios_of_times():
@@ -153,16 +140,13 @@ def test_the_page_has_goals_and_results(words):
     assert words in page.page(ALL)
 
 
-def test_a_page_without_results_says_so():
-    assert "##" not in page.page([]) + page.more_ranks([])
-
-
 def test_more_ranks_than_cores_have_a_page_of_their_own():
     text = page.more_ranks(ALL)
     assert "4 ranks" in text and "2 ranks" not in text
     # 2 (n - 1) / n is 1.5 on four
     assert "| 2.24 GB/s | 3.36 GB/s |" in text
     assert "4 ranks" not in page.page(ALL)
+    assert "##" not in page.page([]) + page.more_ranks([])
 
 
 def test_a_page_that_is_not_what_is_known_is_refused(kept):
@@ -174,16 +158,13 @@ def test_a_page_that_is_not_what_is_known_is_refused(kept):
         *(f"performance-{part.name}.svg" for part in ALL),
     }
     assert page.write(check=True) == []
+    for drawn in ALL:
+        svg = (kept / f"performance-{drawn.name}.svg").read_text()
+        assert svg.startswith("<?xml") and "<path" in svg
+        assert canvas.digest_of(svg) == picture.digest(drawn)
     result.save(part("builds", *BUILDS.rows[:2]))
     with pytest.raises(HvdError, match="performance-builds.svg"):
         page.write(check=True)
-
-
-@pytest.mark.parametrize("drawn", ALL, ids=lambda drawn: drawn.name)
-def test_every_part_can_be_drawn(drawn):
-    svg = picture.draw(drawn).decode()
-    assert svg.startswith("<?xml") and "<path" in svg
-    assert canvas.digest_of(svg) == picture.digest(drawn)
 
 
 def test_the_repository_s_page_is_up_to_date():
@@ -249,18 +230,15 @@ def spack(tmp_path, monkeypatch):
 
 def _compilers(spack, *languages):
     external = {"extra_attributes": {"compilers": {name: "/usr/bin/x" for name in languages}}}
-    spack.scope.mkdir(parents=True)
+    spack.scope.mkdir(parents=True, exist_ok=True)
     content = {"packages": {"gcc": {"externals": [external]}, "gmake": {"externals": [{}]}}}
     (spack.scope / "packages.yaml").write_text(yaml.safe_dump(content))
 
 
-def test_spacks_own_recipe_is_solved_with_fortran_alone(spack):
+def test_spacks_own_recipe_has_the_compilers_of_this_machine_and_needs_fortran(spack):
     _compilers(spack, "c", "cxx")
     with pytest.raises(HvdError, match="Fortran"):
         solves._configure(spack)
-
-
-def test_spacks_own_recipe_has_the_compilers_of_this_machine(spack):
     _compilers(spack, "c", "cxx", "fortran")
     scope = pathlib.Path(solves._configure(spack)["SPACK_USER_CONFIG_PATH"])
     ours = (spack.scope / "packages.yaml").read_text()

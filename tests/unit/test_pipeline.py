@@ -14,7 +14,7 @@ from hvd.core.errors import HvdError
 from hvd.core.run import StageFailed
 from hvd.model import built, environment
 from hvd.model.dag import DagNode
-from hvd.report.model import RunReport
+from hvd.report import RunReport
 from hvd.smoke.run import Check
 from tests import builds
 from tests.unit.building import fake_spack

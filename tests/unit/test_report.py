@@ -1,7 +1,10 @@
-"""What is made of a report: Markdown, JUnit's XML and pictures."""
+"""A report: its file, and the Markdown, JUnit's XML and pictures that are made of it."""
 
 from __future__ import annotations
 
+import json
+import os
+import pathlib
 import re
 import struct
 import xml.etree.ElementTree
@@ -13,6 +16,8 @@ from hvd.core.errors import HvdError
 from hvd.core.steps import Stage, Step
 from hvd.model.dag import DagNode
 from hvd.report import RunReport, junit, markdown, plot, write_report
+from hvd.report.markdown import tree
+from hvd.report.run_report import SCHEMA
 
 NASTY = "\x1b[31mrank 1: a | b\n<b>*[`c`\\\x00\x1b[0m"
 LAUNCHERS = ("mpirun", "horovodrun --gloo")
@@ -147,13 +152,65 @@ def test_a_directory_that_cannot_be_made_is_an_error(tmp_path, report):
         write_report(report, tmp_path / "file" / "report")
 
 
+def test_a_path_is_saved_as_its_name(tmp_path, report):
+    report.checks = [check("mpirun", log=pathlib.Path("/logs/mpirun"))]
+    report.save(tmp_path / "report.json")
+    assert RunReport.load(tmp_path / "report.json").checks[0]["log"] == "/logs/mpirun"
+
+
+@pytest.mark.parametrize(
+    "content, key",
+    [
+        *(
+            (content, "")
+            for content in (None, b"", b'{"schema": 1', b"\xff\xfe\x00", b"[]", b"{}")
+        ),
+        ({"schema": SCHEMA + 1}, "schema"),
+        ({"stages": [{"name": "build", "seconds": "long"}]}, "stages[0].seconds"),
+        ({"stages": [{"name": "build", "status": "fine"}]}, "stages[0]"),
+        ({"stages": [7]}, "stages[0]"),
+    ],
+)
+def test_a_damaged_file_and_its_key_are_named(tmp_path, report, content, key):
+    path = tmp_path / "report.json"
+    report.save(path)
+    if content is None:
+        path.unlink()
+    else:
+        changed = isinstance(content, dict)
+        whole = {**json.loads(path.read_bytes()), **content} if changed else None
+        path.write_bytes(json.dumps(whole).encode() if changed else content)
+    with pytest.raises(HvdError) as caught:
+        RunReport.load(path)
+    assert path.name in caught.value.message and key in caught.value.message
+    assert "./hvd run" in caught.value.remedy
+
+
+@pytest.mark.parametrize("function", ["fsync", "replace"])
+def test_a_failed_write_leaves_the_old_file(tmp_path, report, monkeypatch, function):
+    path = tmp_path / "report.json"
+    report.save(path)
+    before = path.read_bytes()
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, function, fail)
+    with pytest.raises(HvdError, match="report.json.*No space left on device"):
+        RunReport("other", "spack", "now").save(path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]  # and no temporary file
+
+
 # Verdict
 
 
-def test_a_run_that_passed(text):
+def test_a_run_that_passed(report, text):
     assert text().startswith("# PASSED: local-hvd, built by spack\n")
     assert "all 2 checks of the smoke test in 1 min 06 s" in text().splitlines()[2]
     assert "FAILED" not in text() and not text("Failures")
+    report.checks = []
+    assert "went through setup, build, smoke in 1 min 06 s; no smoke test" in text()
 
 
 def test_a_failed_check_is_named_with_its_cause_and_log(report, text):
@@ -193,17 +250,15 @@ def test_the_verdict_is_the_same_in_every_format(report, text, change, verdict, 
     assert counts(parsed(report))[1] == failures
 
 
-def test_a_run_without_checks_does_not_claim_any(report, text):
-    report.checks = []
-    assert "went through setup, build, smoke in 1 min 06 s; no smoke test" in text()
-
-
 # Tables
 
 
-def test_operations_are_grouped_by_name(text):
+def test_operations_are_grouped_by_name(report, text):
     row = cells(text("Operations"), "allreduce sum")
     assert row[1:5] == ["float32, int64", "1 to 1000", "3", "ok, 6.00 ms (rank 1)"]
+    del report.checks[1]["operations"][1:]
+    assert "only 1 of 3 cases begun" in cells(text("Operations"), "allreduce sum")[5]
+    assert cells(text("Operations"), "broadcast")[5] == "–"
 
 
 def test_faults_of_operations_name_their_ranks(report, text):
@@ -217,12 +272,6 @@ def test_faults_of_operations_name_their_ranks(report, text):
     assert row[5] == "**not finished** on rank 1, 500 ms (rank 0)"
     row = cells(text("Operations"), "barrier")
     assert row[1:] == ["–", "–", "1", "**not finished** on ranks 0, 1", "–"]
-
-
-def test_operations_that_were_not_reached_are_counted(report, text):
-    del report.checks[1]["operations"][1:]
-    assert "only 1 of 3 cases begun" in cells(text("Operations"), "allreduce sum")[5]
-    assert cells(text("Operations"), "broadcast")[5] == "–"
 
 
 def test_libraries_and_what_was_left_out_are_listed_once(text):
@@ -263,7 +312,27 @@ def test_build_times_are_ratios(report, text):
     assert cells(text("Build times"), "spack")[1:] == ["1 min 30 s", "1.25", "all"]
 
 
-def test_a_nasty_message_breaks_neither_tables_nor_code(report, text):
+def test_the_tree_shows_every_node_once_below_its_dependent():
+    nodes = [
+        DagNode("py-horovod", "0.28.1", "+mpi", "aaaaaaa", depends_on=["openmpi", "python"]),
+        DagNode("openmpi", "4.1.8", "", "bbbbbbb", True, "/usr", ["glibc"], "linux-old"),
+        DagNode("python", "3.11.7", "", "ccccccc", depends_on=["glibc"], architecture="linux"),
+        DagNode("glibc", "2.36", "", "ddddddd", architecture="linux"),
+    ]
+    assert tree(nodes) == [
+        "     aaaaaaa  py-horovod@0.28.1 +mpi",
+        "[e]  bbbbbbb      ^openmpi@4.1.8 arch=linux-old (/usr)",
+        "     ddddddd          ^glibc@2.36",
+        "     ccccccc      ^python@3.11.7",
+    ]
+    # nodes of one name are told apart by hash
+    twins = [DagNode("py-wheel", v, hash=f"{v}xxxxxx") for v in ("1", "2")]
+    told = tree([DagNode("a", "1", depends_on=["py-wheel/2xxxxxx"]), *twins])
+    names = ["a@1", "2xxxxxx      ^py-wheel@2", "1xxxxxx  py-wheel@1"]
+    assert [line.strip() for line in told] == names
+
+
+def test_a_nasty_message_breaks_neither_tables_nor_code_nor_xml(report, text):
     fail_build(report, NASTY)
     report.versions[NASTY] = NASTY
     shown = r"rank 1: a \| b<br>\<b>\*\[\`c\`\\" + "\N{REPLACEMENT CHARACTER}"
@@ -272,6 +341,9 @@ def test_a_nasty_message_breaks_neither_tables_nor_code(report, text):
     assert f"| {shown} |" in row
     assert len(re.findall(r"(?<!\\)\|", row)) == 7
     assert "\x1b" not in text() and "\x00" not in text()
+    (failure,) = parsed(report).iter("failure")
+    assert failure.get("message") == "rank 1: a | b"
+    assert "<b>*[`c`\\\N{REPLACEMENT CHARACTER}" in failure.text
 
 
 def test_a_fence_is_longer_than_the_backticks_within(report, text):
@@ -309,29 +381,18 @@ def test_junit_names_a_failure_and_its_log(report):
     assert allreduce.text.endswith("log: /logs/mpirun.txt")
 
 
-def test_junit_survives_what_xml_cannot_hold(report):
-    fail_build(report, NASTY)
-    (failure,) = parsed(report).iter("failure")
-    assert failure.get("message") == "rank 1: a | b"
-    assert "<b>*[`c`\\\N{REPLACEMENT CHARACTER}" in failure.text
-
-
 # Pictures
 
 
-@pytest.mark.parametrize("name, height", [("bandwidth.png", 500), ("timings.png", 162)])
-def test_a_picture_has_its_size_and_is_linked(tmp_path, report, name, height):
+def test_a_picture_shows_the_data_and_is_linked(tmp_path, report):
     write_report(report, tmp_path)
-    picture = (tmp_path / name).read_bytes()
-    assert picture.startswith(b"\x89PNG")
-    assert struct.unpack(">II", picture[16:24]) == (800, height)
-    assert f"({name})" in (tmp_path / "report.md").read_text()
-
-
-def test_the_picture_shows_the_data(report):
-    before = plot.bandwidth(report)
+    for name, height in (("bandwidth.png", 500), ("timings.png", 162)):
+        picture = (tmp_path / name).read_bytes()
+        assert picture.startswith(b"\x89PNG")
+        assert struct.unpack(">II", picture[16:24]) == (800, height)
+        assert f"({name})" in (tmp_path / "report.md").read_text()
     report.checks[0]["bandwidth"][0]["bus_mb_s"] *= 100
-    assert plot.bandwidth(report) != before
+    assert plot.bandwidth(report) != (tmp_path / "bandwidth.png").read_bytes()
 
 
 def test_without_data_there_is_no_picture_nor_a_stale_one(tmp_path, report):

@@ -14,8 +14,8 @@ from hvd.smoke.launch import LAUNCHERS, PROGRAM, Launch
 SUM = {"operation": "allreduce sum", "dtype": "float32", "elements": 1000}
 MAX = {"operation": "allreduce max", "dtype": "int32", "elements": 3}
 BARRIER = {"operation": "barrier", "dtype": None, "elements": None}
-INIT = {"operation": "init", "dtype": None, "elements": None}
-IMPORT = {"operation": "import of horovod.torch", "dtype": None, "elements": None}
+INIT = {**BARRIER, "operation": "init"}
+IMPORT = {**BARRIER, "operation": "import of horovod.torch"}
 IN_SUM, AFTER_SUM = "in allreduce sum float32 x 1000", "after allreduce sum float32 x 1000"
 MPI = "/opt/mpi/lib/libmpi.so.40"
 PROVENANCE = f"the mpirun was /usr/bin/mpirun, and Horovod links {MPI}; they must be of one MPI"
@@ -23,90 +23,84 @@ SHUT_DOWN = {"kind": "HorovodInternalError", "detail": "Horovod has been shut do
 SYNCHRONIZE = ("/site-packages/horovod/torch/mpi_ops.py", "synchronize")
 LOOP = ("/x/busy.py", "loop")
 TOLD = {"signal": 15, "told_to_end": True}
+KILLED_AFTER = "killed after 30 s"
 
 
-class Records:
-    """Writes the records that the processes of a launch would have written."""
+def rank(
+    *ended: dict,
+    current: Optional[dict] = None,
+    initialised: bool = True,
+    size: int = 2,
+    done: bool = False,
+    error: Optional[dict] = None,
+    stack: tuple = (),
+    fatal: str = "",
+    exit: Optional[dict] = None,
+    number: Optional[int] = -1,
+) -> tuple:
+    """A function that returns the record of a rank that ended some operations.
 
-    def __init__(self, out: pathlib.Path) -> None:
-        self.out = out
+    Args:
+        current: the operation that it is in.
+        number: of the rank; by default its place among the ranks.
+    """
 
-    def rank(
-        self,
-        number: Optional[int],
-        *ended: dict,
-        current: Optional[dict] = None,
-        initialised: bool = True,
-        size: int = 2,
-        done: bool = False,
-        error: Optional[dict] = None,
-        stack: tuple = (),
-        fatal: str = "",
-        exit: Optional[dict] = None,
-        pid: int = 100,
-    ) -> pathlib.Path:
-        """Write the record of a rank that ended some operations, and is in ``current``."""
-        pid += number or 0
+    def lines(place: int, pid: int) -> str:
+        mine = place if number == -1 else number
+        process = {"host": "a", "pid": pid}
         events = [
-            {"event": "launch", "host": "a", "pid": pid, "launcher_rank": number},
+            {"event": "launch", **process, "launcher_rank": mine},
             {"event": "loaded", "mpi_libraries": [MPI]},
         ]
-        if initialised:
-            events.append({"event": "init", "rank": number, "size": size})
+        events += [{"event": "init", "rank": mine, "size": size}] * initialised
         for operation in ended:
-            name = {key: operation[key] for key in SUM}
-            events.append({"event": "start", **name})
+            events.append({"event": "start", **{key: operation[key] for key in SUM}})
             events.append({"event": "end", "seconds": 0.1, "ok": True, "detail": "", **operation})
-        if current:
-            events.append({"event": "start", **current})
-        if error:
-            events.append({"event": "error", "error": error})
-        if done:
-            events.append({"event": "done", "done": True})
-        lines = [json.dumps(event) for event in events]
-        if fatal:
-            lines.append(f"Fatal Python error: {fatal}\n")
+        events += [{"event": "start", **(current or {})}] * bool(current)
+        events += [{"event": "error", "error": error}] * bool(error)
+        events += [{"event": "done", "done": True}] * done
+        texts = [json.dumps(event) for event in events]
+        texts += [f"Fatal Python error: {fatal}\n"] * bool(fatal)
         if stack:
-            lines += [
+            texts += [
                 "Stack (most recent call first):",
                 f'  File "{stack[0]}", line 7 in {stack[1]}',
             ]
-            lines.append('  File "main.py", line 1 in main')
+            texts.append('  File "main.py", line 1 in main')
         if exit:
             ending = {"signal": None, "status": None, "told_to_end": False, **exit}
-            lines.append(json.dumps({"event": "exit", "host": "a", "pid": pid, **ending}))
-        path = self.out / f"process-a-{pid}.txt"
-        path.write_text("\n".join(lines) + "\n")
-        return path
+            # it may have died in the middle of a line
+            texts += [
+                '{"event": "end", "operat',
+                json.dumps({"event": "exit", **process, **ending}),
+            ]
+        return "\n".join(texts) + "\n"
 
-    def failures(self, status: Optional[int] = 1, log: str = "", launcher: int = 0) -> list[str]:
-        """Return the findings for an exit status of the launcher, None if it was killed."""
-        path = self.out / "log.txt"
-        path.write_text(log)
-        chosen = LAUNCHERS[launcher]
-        mpirun = "/usr/bin/mpirun" if chosen.controller == "mpi" else None
-        executable = f"/usr/bin/{chosen.program}"
-        launch = Launch(chosen, executable, mpirun, 2, status, 30.2, path)
-        return attribution.failures(launch, records.read(self.out))
+    return lines
 
 
 @pytest.fixture
-def left(tmp_path: pathlib.Path) -> Records:
-    return Records(tmp_path)
+def failures(tmp_path: pathlib.Path):
+    """The findings for some ranks and an exit status of the launcher, None if it was killed."""
+
+    def found(*ranks, status: Optional[int] = 1, log: str = "", launcher: int = 0) -> list:
+        for place, lines in enumerate(ranks):
+            text = lines(place, 100 + place)
+            (tmp_path / f"process-a-{100 + place}.txt").write_text(text)
+        path = tmp_path / "log.txt"
+        path.write_text(log)
+        chosen = LAUNCHERS[launcher]
+        mpirun = "/usr/bin/mpirun" if chosen.controller == "mpi" else None
+        launch = Launch(chosen, f"/usr/bin/{chosen.program}", mpirun, 2, status, 30.2, path)
+        return attribution.failures(launch, records.read(tmp_path))
+
+    return found
 
 
-def rank(*ended: dict, **more: object) -> tuple:
-    return ended, more
-
-
+ENDED = rank(SUM, done=True, exit={"status": 0})
 #: By name: rank 0 and rank 1, the exit status of the launcher, and the failures.
 CASES = {
-    "nothing is wrong": (
-        rank(SUM, MAX, done=True, exit={"status": 0}),
-        rank(SUM, MAX, done=True, exit={"status": 0}),
-        0,
-        [],
-    ),
+    "nothing is wrong": (ENDED, ENDED, 0, []),
     "a crash says where": (
         rank(current=SUM),
         rank(
@@ -151,7 +145,7 @@ CASES = {
         rank(SUM, current=MAX, exit={"signal": 9, "told_to_end": True}),
         None,
         [
-            "rank 1 hung in allreduce max int32 x 3, killed after 30 s",
+            f"rank 1 hung in allreduce max int32 x 3, {KILLED_AFTER}",
             "rank 0 was waiting in barrier",
         ],
     ),
@@ -160,7 +154,7 @@ CASES = {
         rank(MAX, current=SUM, stack=SYNCHRONIZE),
         None,
         [
-            f"rank {number} hung {IN_SUM}, killed after 30 s, at {SYNCHRONIZE[0]}:7 in synchronize"
+            f"rank {number} hung {IN_SUM}, {KILLED_AFTER}, at {SYNCHRONIZE[0]}:7 in synchronize"
             for number in (0, 1)
         ],
     ),
@@ -169,7 +163,7 @@ CASES = {
         rank(current=IMPORT, initialised=False, stack=("/x/torch/__init__.py", "<module>")),
         None,
         [
-            "rank 1 hung in import of horovod.torch, killed after 30 s,"
+            f"rank 1 hung in import of horovod.torch, {KILLED_AFTER},"
             " at /x/torch/__init__.py:7 in <module>",
             PROVENANCE,
             "rank 0 was waiting in init",
@@ -179,7 +173,7 @@ CASES = {
         rank(INIT, MAX, current=SUM),
         rank(current=INIT, initialised=False),
         None,
-        ["rank 1 hung in init, killed after 30 s", PROVENANCE, f"rank 0 was waiting {IN_SUM}"],
+        [f"rank 1 hung in init, {KILLED_AFTER}", PROVENANCE, f"rank 0 was waiting {IN_SUM}"],
     ),
     "an exception comes before its consequence": (
         rank(MAX, current=SUM, error=SHUT_DOWN, exit={"status": 1}),
@@ -200,7 +194,7 @@ CASES = {
         ],
     ),
     "a wrong result is no death": (
-        rank(SUM, MAX, done=True, exit={"status": 0}),
+        ENDED,
         rank({**SUM, "ok": False, "detail": "1.0"}, MAX, done=True, exit={"status": 1}),
         1,
         ["rank 1: wrong result in allreduce sum float32 x 1000: 1.0"],
@@ -212,26 +206,39 @@ CASES = {
         [f"rank {number} was terminated {IN_SUM}" for number in (0, 1)],
     ),
     "the launcher fails alone": (
-        rank(SUM, done=True, exit={"status": 0}),
-        rank(SUM, done=True, exit={"status": 0}),
-        3,
+        *(ENDED, ENDED, 3),
         ["mpirun exited with status 3 although no rank failed"],
     ),
     "the launcher does not end": (
-        rank(SUM, done=True, exit={"status": 0}),
-        rank(SUM, done=True, exit={"status": 0}),
-        None,
-        ["mpirun did not end although every rank did; killed after 30 s"],
+        *(ENDED, ENDED, None),
+        [f"mpirun did not end although every rank did; {KILLED_AFTER}"],
+    ),
+    "a process without any rank is named by host and pid": (
+        rank(current=INIT, initialised=False, exit={"status": 1}, number=None),
+        1,
+        [
+            "process 100 on a (rank not known yet) ended with exit status 1 in init",
+            PROVENANCE,
+            "only 1 of 2 processes left a record",
+        ],
+    ),
+    "an absent record is a failure even if the launcher is content": (
+        *(rank(SUM, done=True), 0),
+        ["rank 1 left no record: it was not started, or ended before it could write"],
+    ),
+    "a launcher that starts nothing": (
+        *(0, ["mpirun exited with status 0 after 30 s, and no rank had left a record"]),
+    ),
+    "a launcher that hangs": (
+        *(None, ["mpirun was killed after 30 s, and no rank had left a record"]),
     ),
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_failures_begin_with_the_culprit(left: Records, case: tuple) -> None:
-    *ranks, status, failures = case
-    for number, (ended, more) in enumerate(ranks):
-        left.rank(number, *ended, **more)
-    assert left.failures(status) == failures
+def test_failures_begin_with_the_culprit(failures, case: tuple) -> None:
+    *ranks, status, expected = case
+    assert failures(*ranks, status=status) == expected
 
 
 @pytest.mark.parametrize(
@@ -244,13 +251,13 @@ def test_failures_begin_with_the_culprit(left: Records, case: tuple) -> None:
         {"error": {**SHUT_DOWN, "kind": "UnknownError"}},  # TensorFlow's
     ],
 )
-def test_dead_rank_comes_before_the_waiting_one(left: Records, other: dict) -> None:
-    left.rank(0, MAX, current=SUM, **other)
-    left.rank(1, MAX, current=SUM, exit={"signal": 9})
-    culprit, waiting = left.failures()
-    assert culprit == f"rank 1 died (signal 9) {IN_SUM}"
+def test_dead_rank_comes_before_the_waiting_one(failures, other: dict) -> None:
+    dead = rank(MAX, current=SUM, exit={"signal": 9})
     error = f" and failed with {other['error']['kind']}" if "error" in other else ""
-    assert waiting == f"rank 0 was waiting {IN_SUM}{error}"
+    assert failures(rank(MAX, current=SUM, **other), dead) == [
+        f"rank 1 died (signal 9) {IN_SUM}",
+        f"rank 0 was waiting {IN_SUM}{error}",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -263,64 +270,28 @@ def test_dead_rank_comes_before_the_waiting_one(left: Records, other: dict) -> N
         (str(PROGRAM.with_name("program_mpi4py.py")), "by_mpi"),
     ],
 )
-def test_a_rank_that_waits_in_its_framework_or_mpi_did_not_hang(left: Records, stack) -> None:
-    left.rank(0, current=SUM, stack=stack)
-    left.rank(1, current=SUM, stack=LOOP)
-    assert left.failures(status=None) == [
-        f"rank 1 hung {IN_SUM}, killed after 30 s, at /x/busy.py:7 in loop",
+def test_a_rank_that_waits_in_its_framework_or_mpi_did_not_hang(failures, stack) -> None:
+    waiting, hung = rank(current=SUM, stack=stack), rank(current=SUM, stack=LOOP)
+    assert failures(waiting, hung, status=None) == [
+        f"rank 1 hung {IN_SUM}, {KILLED_AFTER}, at /x/busy.py:7 in loop",
         f"rank 0 was waiting {IN_SUM}",
     ]
 
 
 @pytest.mark.parametrize("prefix", ["", "[0]<stderr>:", "[1,0]<stderr>:", "[0] "])
-def test_stall_inspector_decides_if_stacks_do_not(left: Records, prefix: str) -> None:
-    for number in (0, 1):
-        left.rank(number, MAX, current=SUM, stack=SYNCHRONIZE)
+def test_stall_inspector_decides_if_stacks_do_not(failures, prefix: str) -> None:
     warning = (
         f"{prefix}Missing ranks:\n{prefix}{{}}: [allreduce sum]\n{prefix}done\n0: [other output]\n"
     )
     log = warning.format(0) + warning.format(1)  # the last one counts
-    assert left.failures(status=None, log=log)[0].startswith("rank 1 hung in allreduce sum")
-
-
-def test_process_without_any_rank_is_named_by_host_and_pid(left: Records) -> None:
-    left.rank(None, current=INIT, initialised=False, exit={"status": 1})
-    assert left.failures() == [
-        "process 100 on a (rank not known yet) ended with exit status 1 in init",
-        PROVENANCE,
-        "only 1 of 2 processes left a record",
-    ]
+    same = rank(MAX, current=SUM, stack=SYNCHRONIZE)
+    found = failures(same, same, status=None, log=log)
+    assert found[0].startswith("rank 1 hung in allreduce sum")
 
 
 @pytest.mark.parametrize("launcher, named", [(0, PROVENANCE), (2, "/usr/bin/horovodrun")])
-def test_ranks_alone_in_their_worlds(left: Records, launcher: int, named: str) -> None:
-    left.rank(0, size=1)
-    left.rank(0, size=1, pid=101)
-    (failure,) = left.failures(launcher=launcher)
+def test_ranks_alone_in_their_worlds(failures, launcher: int, named: str) -> None:
+    alone = rank(size=1, number=0)
+    (failure,) = failures(alone, alone, launcher=launcher)
     assert failure.startswith("expected one world of 2 ranks, got separate worlds of size 1: ")
     assert failure.endswith(named)
-
-
-def test_absent_record_is_a_failure_even_if_the_launcher_is_content(left: Records) -> None:
-    left.rank(0, SUM, done=True)
-    assert left.failures(status=0) == [
-        "rank 1 left no record: it was not started, or ended before it could write"
-    ]
-
-
-@pytest.mark.parametrize(
-    "status, ending",
-    [(1, "exited with status 1"), (0, "exited with status 0"), (None, "was killed")],
-)
-def test_launcher_that_starts_nothing(left: Records, status: Optional[int], ending: str) -> None:
-    assert left.failures(status=status, launcher=1) == [
-        f"horovodrun --mpi {ending} after 30 s, and no rank had left a record"
-    ]
-
-
-def test_line_that_a_rank_died_in_is_ignored(left: Records) -> None:
-    left.rank(0, current=SUM)
-    path = left.rank(1, current=SUM, exit={"signal": 9})
-    *events, ending = path.read_text().splitlines()
-    path.write_text("\n".join([*events, '{"event": "end", "operat', ending]) + "\n")
-    assert left.failures()[0] == f"rank 1 died (signal 9) {IN_SUM}"

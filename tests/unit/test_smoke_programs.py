@@ -214,7 +214,7 @@ def checked(programs):
 
     def run(version: str, ranks: int = 2, without=(), factor: float = 1.0, **spoiled) -> Recorder:
         programs.__version__ = version
-        checks = importlib.import_module("program_checks")
+        checks = importlib.import_module("program_operations")
         world = World(ranks)
 
         def one(rank: int) -> Recorder:
@@ -235,20 +235,13 @@ ARGUMENTS = {"device": "cpu", "quick": True, "keras": False, "mpi4py": False}
 
 def framework(hvd, factor: float = 1.0) -> type:
     """Return NumPy as a framework, whose distributed gradients are wrong by a factor."""
-    training = importlib.import_module("program_training")
 
-    def train(model, batches, distributed) -> None:
+    def train(network, batches, distributed) -> None:
         for x, _ in batches:
             gradient = np.array([x.mean()])
             if distributed:
                 gradient = factor * sum(hvd.allgather(gradient, name="gradient")) / hvd.size()
-            model[0] = model[0] + gradient
-
-    def broadcast(model) -> None:
-        model[:] = [hvd.broadcast(each, 0, name="weights") for each in model]
-
-    def copy(weights):
-        return [each.copy() for each in weights]
+            network[0] = network[0] + gradient
 
     class Framework(importlib.import_module("program_session").Session):
         left_out = (("reducescatter", "int8", "no such type"),)
@@ -258,8 +251,12 @@ def framework(hvd, factor: float = 1.0) -> type:
         narrow = staticmethod(bfloat16)
         wide = staticmethod(np.copy)
 
-        def trainers(self):
-            return [training.Trainer("steps", copy, list, train, "broadcast", broadcast)]
+        network = weights = staticmethod(lambda arrays: [each.copy() for each in arrays])
+        broadcast_by = "broadcast"
+        trainers = staticmethod(lambda: {"steps": train})
+
+        def broadcast(self, network) -> None:
+            network[:] = [self.hvd.broadcast(each, 0, name="weights") for each in network]
 
     Framework.hvd = hvd
     return Framework

@@ -9,6 +9,7 @@ import pathlib
 import re
 import shutil
 import sys
+import textwrap
 
 import pytest
 
@@ -17,8 +18,43 @@ from hvd.model import check_build
 from hvd.model.check_build import Expectation
 from hvd.smoke import run
 from hvd.smoke.launch import LAUNCHERS, PROGRAM, Target, environment, find_program, launchers
-from tests.unit.smoking import MPI_ONLY
 
+MPI_ONLY = Expectation(
+    "0.28.1", frozenset({"pytorch"}), frozenset({"mpi"}), frozenset({"nccl", "mpi"})
+)
+
+CHECK_BUILD = """Horovod v0.28.1:
+Available Frameworks:
+    [X] PyTorch
+Available Controllers:
+    [X] MPI
+Available Tensor Operations:
+    [X] NCCL
+    [X] MPI
+"""
+
+#: A launcher whose ranks do what ``program.py`` would, without Horovod.
+LAUNCHER = """
+    import json, os, pathlib, sys
+    if "--check-build" in sys.argv:
+        print(os.environ["CHECK_BUILD"])
+        sys.exit(0)
+    out = pathlib.Path(sys.argv[sys.argv.index("--out") + 1])
+    for rank in (0, 1):
+        operation = {"operation": "allgather", "dtype": "int32", "elements": 10 * rank}
+        events = [{"event": "launch", "host": "a", "pid": rank},
+                  {"event": "init", "rank": rank, "size": 2,
+                   "mpi_libraries": ["/opt/mpi/lib/libmpi.so"]},
+                  {"event": "left_out", "operation": "x", "dtype": "bool", "reason": "y"},
+                  {"event": "start", **operation},
+                  {"event": "end", **operation, "seconds": 1 + rank, "ok": True, "detail": ""},
+                  {"event": "bandwidth", "method": "horovod", "bytes": 4_000_000,
+                   "seconds": 1 + rank},
+                  {"event": "done", "done": True}]
+        lines = "".join(json.dumps(event) + "\\n" for event in events)
+        (out / f"process-a-{rank}.txt").write_text(lines)
+    print(json.dumps({"words": sys.argv[1:], "environment": dict(os.environ)}))
+"""
 BOTH_CONTROLLERS = dataclasses.replace(MPI_ONLY, controllers=frozenset({"mpi", "gloo"}))
 BOTH_FRAMEWORKS = dataclasses.replace(
     BOTH_CONTROLLERS,
@@ -26,6 +62,19 @@ BOTH_FRAMEWORKS = dataclasses.replace(
     extras=frozenset({"keras"}),
 )
 CLUSTERS = dataclasses.replace(BOTH_CONTROLLERS, extras=frozenset({"spark", "ray"}))
+
+
+@pytest.fixture
+def target(tmp_path):
+    """A Horovod under test whose ``mpirun`` and ``horovodrun`` are stand-ins."""
+    binaries = tmp_path / "bin"
+    binaries.mkdir()
+    for name in ("mpirun", "horovodrun"):
+        script = binaries / name
+        script.write_text(f"#!{sys.executable}\n{textwrap.dedent(LAUNCHER)}")
+        script.chmod(0o755)
+    environment = {"PATH": str(binaries), "CHECK_BUILD": CHECK_BUILD}
+    return Target(pathlib.Path(sys.executable), environment)
 
 
 def run_smoke(target, expectation, out):
@@ -38,41 +87,17 @@ def called(check: run.Check) -> dict:
     return json.loads(check.log.read_text().splitlines()[-1])
 
 
-def with_modules(target: Target, directory: pathlib.Path, **modules: str) -> Target:
-    """Return a target that has Python modules."""
-    for name, text in modules.items():
-        (directory / f"{name}.py").write_text(text)
-    return Target(target.python, {**target.environment, "PYTHONPATH": str(directory)})
+def changed(target: Target, **variables: str) -> Target:
+    return Target(target.python, {**target.environment, **variables})
 
 
-def test_check_has_tables_of_all_ranks(target: Target, tmp_path: pathlib.Path) -> None:
-    check = run.run_launcher(LAUNCHERS[0], target, tmp_path / "out")
-    assert check.operations == [
-        {
-            "operation": "allgather",
-            "dtype": "int32",
-            "elements": 10,
-            "seconds": {"0": 1, "1": 2},
-            "ok": {"0": True, "1": True},
-        }
-    ]
-    assert check.bandwidth == [
-        {
-            "method": "horovod",
-            "bytes": 4_000_000,
-            "seconds": 2,
-            "algorithm_mb_s": 2.0,
-            "bus_mb_s": 2.0,  # 2 (n - 1) / n is 1 for two ranks
-        }
-    ]
-    assert check.details == {
-        "framework": "torch",
-        "mpi_libraries": ["/opt/mpi/lib/libmpi.so"],
-        "left_out": [{"operation": "x", "dtype": "bool", "reason": "y"}],
-    }
+def with_torch(target: Target, directory: pathlib.Path, text: str) -> Target:
+    """Return a target whose PyTorch is ``text``."""
+    (directory / "torch.py").write_text(text)
+    return changed(target, PYTHONPATH=str(directory))
 
 
-def test_records_of_an_earlier_run_do_not_count(target: Target, tmp_path: pathlib.Path) -> None:
+def test_check_has_tables_of_all_ranks_and_of_this_run_alone(target, tmp_path) -> None:
     stale = tmp_path / "out" / "mpirun" / "process-a-9.txt"
     stale.parent.mkdir(parents=True)
     stale.write_text('{"event": "init", "rank": 2, "size": 3, "host": "a", "pid": 9}\n')
@@ -80,6 +105,27 @@ def test_records_of_an_earlier_run_do_not_count(target: Target, tmp_path: pathli
     check = run.run_launcher(LAUNCHERS[0], target, tmp_path / "out")
     assert check.failures == []
     assert "Missing ranks" not in check.log.read_text()
+    (operation,), (point,) = check.operations, check.bandwidth
+    assert operation == {
+        "operation": "allgather",
+        "dtype": "int32",
+        "elements": 10,
+        "seconds": {"0": 1, "1": 2},
+        "ok": {"0": True, "1": True},
+    }
+    # 2 (n - 1) / n is 1 for two ranks
+    assert point == {
+        "method": "horovod",
+        "bytes": 4_000_000,
+        "seconds": 2,
+        "algorithm_mb_s": 2.0,
+        "bus_mb_s": 2.0,
+    }
+    assert check.details == {
+        "framework": "torch",
+        "mpi_libraries": ["/opt/mpi/lib/libmpi.so"],
+        "left_out": [{"operation": "x", "dtype": "bool", "reason": "y"}],
+    }
 
 
 def test_unexpected_build_fails_and_the_rest_still_runs(target: Target, tmp_path) -> None:
@@ -114,14 +160,11 @@ def test_time_limit_is_a_failure(target: Target, tmp_path: pathlib.Path) -> None
     assert re.fullmatch(r"mpirun was killed after \d+ s, and no rank had left a record", failure)
 
 
-def test_a_horovod_without_a_framework_is_refused(target: Target, tmp_path) -> None:
+def test_every_plugin_is_run_and_a_horovod_without_one_is_refused(target, tmp_path) -> None:
+    assert set(run.FRAMEWORKS) == set(check_build.PLUGINS)
     expected = dataclasses.replace(MPI_ONLY, frameworks=frozenset())
     with pytest.raises(HvdError, match=r"frameworks \[\]"):
         run_smoke(target, expected, tmp_path)
-
-
-def test_every_plugin_is_run() -> None:
-    assert set(run.FRAMEWORKS) == set(check_build.PLUGINS)
 
 
 @pytest.mark.parametrize(
@@ -138,16 +181,13 @@ def test_launchers_follow_the_build(controllers: set, operations: set, names: li
     assert [launcher.name for launcher in launchers(expected)] == names
 
 
-@pytest.mark.parametrize(
-    ("launcher", "command"),
-    [
-        (LAUNCHERS[0], "/bin/x -np 4"),
-        (LAUNCHERS[1], "/bin/x --mpi -np 4 -H localhost:4"),
-        (LAUNCHERS[2], "/bin/x --gloo -np 4 -H localhost:4"),
-    ],
-)
-def test_commands(launcher, command: str) -> None:
-    assert " ".join(launcher.command("/bin/x", 4)) == command
+def test_commands() -> None:
+    found = [" ".join(launcher.command("/bin/x", 4)) for launcher in LAUNCHERS[:3]]
+    assert found == [
+        "/bin/x -np 4",
+        "/bin/x --mpi -np 4 -H localhost:4",
+        "/bin/x --gloo -np 4 -H localhost:4",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -159,6 +199,7 @@ def test_commands(launcher, command: str) -> None:
         ("mpi", 1, {"mpirun, GPU": 2}),
         ("ddl", 1, {"mpirun, GPU": 1}),
         ("nccl", 0, {}),
+        ("nccl", None, {}),  # which cannot be imported
         ("", 1, {}),
     ],
 )
@@ -166,7 +207,7 @@ def test_operations_on_gpus_are_tried_if_there_are_some(
     target: Target, tmp_path, gpu, gpus, tried
 ) -> None:
     counts = f"import types\ncuda = types.SimpleNamespace(device_count=lambda: {gpus})\n"
-    seeing = with_modules(target, tmp_path, torch=counts)
+    seeing = with_torch(target, tmp_path, "raise ImportError\n" if gpus is None else counts)
     plan = run.smoke_plan(seeing, BOTH_CONTROLLERS, tmp_path, gpu=gpu)
     on_gpus = {name: perform for name, perform in plan if name.endswith("GPU")}
     assert {name: perform.keywords["ranks"] for name, perform in on_gpus.items()} == tried
@@ -179,37 +220,29 @@ def test_operations_on_gpus_are_tried_if_there_are_some(
         assert "--mpi4py" not in words
 
 
-def test_a_framework_that_cannot_be_imported_sees_no_gpus(target: Target, tmp_path) -> None:
-    broken = with_modules(target, tmp_path, torch="raise ImportError\n")
-    plan = run.smoke_plan(broken, MPI_ONLY, tmp_path, gpu="nccl")
-    assert not [name for name, _ in plan if name.endswith("GPU")]
-
-
 @pytest.mark.parametrize(
     ("launcher", "chosen"), [(2, ("gloo", "gloo")), (0, ("mpi", "mpi")), (3, ("mpi", "ccl"))]
 )
 def test_surroundings_do_not_choose_the_controller(target: Target, launcher, chosen) -> None:
-    inherited = {"HOROVOD_CONTROLLER": "mpi", "HOROVOD_CPU_OPERATIONS": "mpi"}
-    other = Target(target.python, {**target.environment, **inherited})
+    other = changed(target, HOROVOD_CONTROLLER="mpi", HOROVOD_CPU_OPERATIONS="mpi")
     settings = environment(LAUNCHERS[launcher], other, timeout=120)
     assert (settings["HOROVOD_CONTROLLER"], settings["HOROVOD_CPU_OPERATIONS"]) == chosen
     assert settings["PATH"] == target.environment["PATH"]
     assert settings["HOROVOD_STALL_CHECK_TIME_SECONDS"] == "30"
 
 
-@pytest.mark.parametrize("user, allowed", [(0, True), (1000, False)])
-def test_root_is_allowed_only_for_root(target: Target, monkeypatch, user, allowed) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: user)
-    settings = environment(LAUNCHERS[0], target, timeout=120)
-    assert (settings.get("OMPI_ALLOW_RUN_AS_ROOT") == "1") == allowed
-
-
 @pytest.mark.parametrize("program", ["", "ssh", "rsh"])
-def test_a_machine_without_ssh_will_do(target: Target, tmp_path, program: str) -> None:
-    """Open MPI 4 looks for one, and stops if there is none."""
+@pytest.mark.parametrize("user", [0, 1000])
+def test_root_is_allowed_and_ssh_replaced_where_needed(
+    target: Target, tmp_path, monkeypatch, user: int, program: str
+) -> None:
+    """Open MPI 4 looks for ssh or rsh, and stops if there is none."""
+    monkeypatch.setattr(os, "geteuid", lambda: user)
     if program:
         shutil.copy(tmp_path / "bin" / "mpirun", tmp_path / "bin" / program)
-    agent = environment(LAUNCHERS[0], target, timeout=120).get("OMPI_MCA_plm_rsh_agent")
+    settings = environment(LAUNCHERS[0], target, timeout=120)
+    assert (settings.get("OMPI_ALLOW_RUN_AS_ROOT") == "1") == (user == 0)
+    agent = settings.get("OMPI_MCA_plm_rsh_agent")
     assert agent is None if program else os.access(agent, os.X_OK)
 
 
@@ -261,7 +294,7 @@ def test_frameworks_are_there_before_horovod_forks(
         "print('torch' in sys.modules)\n"
     )
     expected = dataclasses.replace(MPI_ONLY, frameworks=frozenset(frameworks))
-    check = run.check_build_items(with_modules(target, tmp_path, torch=torch), expected, tmp_path)
+    check = run.check_build_items(with_torch(target, tmp_path, torch), expected, tmp_path)
     assert check.log.read_text().splitlines()[-1] == str(imported)
 
 
@@ -276,9 +309,12 @@ def test_a_wrapper_of_horovodrun_is_run_as_it_is(target: Target, tmp_path, first
 
 
 def test_spark_and_ray_start_ranks_themselves(target: Target, tmp_path) -> None:
-    environ = {**target.environment, "PYTHONPATH": "/site", "JAVA_HOME": "/opt/java"}
-    cluster_target = Target(tmp_path / "bin" / "mpirun", environ)  # as Python
     found = [each for each in launchers(CLUSTERS) if each.cluster]
+    (failure,) = run.run_launcher(found[0], target, tmp_path / "out").failures
+    assert failure.startswith("java is not on the PATH")
+    cluster_target = changed(target, PYTHONPATH="/site", JAVA_HOME="/opt/java")
+    python = tmp_path / "bin" / "mpirun"
+    cluster_target = dataclasses.replace(cluster_target, python=python)
     names = ["horovod.spark.run, Gloo", "horovod.spark.run, MPI", "RayExecutor"]
     assert [each.name for each in found] == names
     for launcher in found:
@@ -308,9 +344,3 @@ def test_spark_starts_ranks_with_open_mpi_alone(target, tmp_path, banner, reason
     left_out = plan[0][1]().details.get("left_out", [])
     assert [row["operation"] for row in left_out] == ["horovod.spark.run, MPI"] * bool(reason)
     assert all(row["reason"].endswith(reason) for row in left_out)
-
-
-def test_spark_asks_for_java(target: Target, tmp_path) -> None:
-    spark = next(each for each in launchers(CLUSTERS) if each.cluster == "spark")
-    (failure,) = run.run_launcher(spark, target, tmp_path / "out").failures
-    assert failure.startswith("java is not on the PATH")

@@ -12,7 +12,7 @@ from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.core.run import StageFailed
 from hvd.model import environment
-from hvd.report.model import RunReport
+from hvd.report import RunReport
 from hvd.solve import kept
 from tests.unit.building import fake_spack, site_solution
 

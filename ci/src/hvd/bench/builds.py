@@ -14,9 +14,8 @@ from hvd.build.pipeline import Options
 from hvd.cache import cache, transfer
 from hvd.core import lock, paths, process, stamp
 from hvd.core.run import Run
-from hvd.host import machine
 from hvd.model.environment import HOROVOD, Environment
-from hvd.report import RunReport, write_report
+from hvd.report import report_stage
 
 #: The row that the others are compared with.
 REFERENCE = "plain pip"
@@ -32,8 +31,8 @@ NOTES = {
 def run(environment: Environment, options: Options, repeat: int = 1) -> Benchmark:
     """Build ``environment`` in each way, ``repeat`` times in turn, and report the times.
 
-    The reference is ``pip install`` of the patched source tree (the released one does not
-    compile with current versions of PyTorch) with the same flags into a virtual environment.
+    The reference is ``pip install`` of the patched source tree, as the released one does not
+    compile with current versions of PyTorch.
 
     Raises:
         StageFailed: a build failed.
@@ -68,13 +67,36 @@ def run(environment: Environment, options: Options, repeat: int = 1) -> Benchmar
                 for row, seconds in zip(part.rows, times):
                     row.seconds.append(seconds)
         part.versions = spack.versions()
-        _report(current, part, environment)
+        report_stage(
+            current,
+            paths.state() / "reports" / f"{environment.name}-bench",
+            lambda: {
+                "environment": environment.name,
+                "engine": "plain pip, hvd's pip engine and Spack",
+                "specs": environment.specs,
+                "versions": part.versions,
+                "build_times": [
+                    {
+                        "engine": row.name,
+                        "seconds": row.median,
+                        "ratio": part.ratio(row.name, REFERENCE, subject=row.subject),
+                        "note": row.note,
+                    }
+                    for row in part.rows
+                ],
+            },
+        )
     return part
 
 
 def _once(run: Run, pip: PipSolution, spack: SpackSolution) -> List[float]:
     """Build in each way; return the seconds in the order of `NOTES`."""
-    times = [_plain(run, pip), timed(pip.build, run)]
+    stamp.clear(pip.engine.directory)
+    with run.step("plain pip install") as task:
+        source = pip.prepare(task.log)
+        plain = timed(pip.pip_install, source, task.log)
+        task.say(f"{plain:.1f} s in pip itself")
+    times = [plain, timed(pip.build, run)]
     spack.build(run)
     # only the last step: the others uninstall, and list sources
     times.append(run.stages[-1].steps[-1].seconds)
@@ -89,40 +111,3 @@ def _once(run: Run, pip: PipSolution, spack: SpackSolution) -> List[float]:
         installed = (spack.engine.spack, spack.environment, spack.specs, subject, run)
         times.append(timed(transfer.install, *installed))
     return times
-
-
-def _plain(run: Run, pip: PipSolution) -> float:
-    """Return the seconds of a plain ``pip install`` into a new virtual environment."""
-    stamp.clear(pip.engine.directory)
-    with run.step("plain pip install") as task:
-        source = pip.prepare(task.log)
-        seconds = timed(pip.pip_install, source, task.log)
-        task.say(f"{seconds:.1f} s in pip itself")
-    return seconds
-
-
-def _report(run: Run, part: Benchmark, environment: Environment) -> None:
-    """Write the report of this run."""
-    rows = [
-        {
-            "engine": row.name,
-            "seconds": row.median,
-            "ratio": part.ratio(row.name, REFERENCE, subject=row.subject),
-            "note": row.note,
-        }
-        for row in part.rows
-    ]
-    with run.stage("report"), run.step("report") as task:
-        directory = paths.state() / "reports" / f"{environment.name}-bench"
-        report = RunReport(
-            environment=environment.name,
-            engine="plain pip, hvd's pip engine and Spack",
-            started=run.started,
-            specs=environment.specs,
-            versions=part.versions,
-            host=machine.describe(),
-            stages=[stage for stage in run.stages if stage.name != "report"],
-            build_times=rows,
-        )
-        write_report(report, directory)
-        task.say(paths.shorten(directory / "report.md"))

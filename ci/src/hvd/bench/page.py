@@ -23,9 +23,7 @@ class Goal(NamedTuple):
 
     Args:
         text: the ratio in words, as Markdown.
-        part: the part that measures it.
-        name: the row.
-        to: the row that it is compared with.
+        part, name, to: the part that measures it, the row, and the row it is compared with.
         where: what both are of, such as a subject; the greatest of several ratios counts.
         limit: the ratio of their times.
     """
@@ -53,48 +51,33 @@ def _steps(*models: str) -> List[Dict[str, object]]:
 
 
 _SIZES = tuple(4 * 4**power for power in range(14))
-_MPI = {"part": "collectives", "name": OURS["mpi"], "to": PEERS["mpi"]}
-_MPI_RELEASED = {**_MPI, "to": RELEASED["mpi"]}
-_GLOO = {"part": "collectives", "name": OURS["gloo"], "to": PEERS["gloo"]}
+_MPI = ("collectives", OURS["mpi"], PEERS["mpi"])
+_MPI_RELEASED = (*_MPI[:2], RELEASED["mpi"])
+_GLOO = ("collectives", OURS["gloo"], PEERS["gloo"])
 #: Two ranks wherever there are ranks.
 GOALS = (
-    Goal(
-        "Time of `spack install` over plain pip",
-        part="builds",
-        name="spack install",
-        to=builds.REFERENCE,
-        where=[{"subject": DEFAULT}],
-        limit=1.05,
-    ),
-    Goal(
-        f"Time to concretize `{DEFAULT}` over builtin's recipe",
-        part="solves",
-        name=solves.OURS,
-        to=solves.BUILTIN,
-        where=[{"subject": DEFAULT}],
-        limit=0.25,
-    ),
-    Goal("Allreduce of 4 B, MPI, over waiting as released", where=_allreduces(4), limit=0.02,
-         **_MPI_RELEASED),
-    Goal("Allreduce of 4 B, MPI, over mpi4py", where=_allreduces(4), limit=15, **_MPI),
+    Goal("Time of `spack install` over plain pip",
+         "builds", "spack install", builds.REFERENCE, [{"subject": DEFAULT}], 1.05),
+    Goal(f"Time to concretize `{DEFAULT}` over builtin's recipe",
+         "solves", solves.OURS, solves.BUILTIN, [{"subject": DEFAULT}], 0.25),
+    Goal("Allreduce of 4 B, MPI, over waiting as released",
+         *_MPI_RELEASED, _allreduces(4), 0.02),
+    Goal("Allreduce of 4 B, MPI, over mpi4py", *_MPI, _allreduces(4), 15),
     Goal("Allreduce of 64 KiB to 1 MiB, MPI, over mpi4py, at worst",
-         where=_allreduces(*(s for s in _SIZES if 2**16 <= s <= 2**20)), limit=1.7, **_MPI),
+         *_MPI, _allreduces(*(s for s in _SIZES if 2**16 <= s <= 2**20)), 1.7),
     Goal("Allreduce of 16 MiB and more, MPI, over mpi4py, at worst",
-         where=_allreduces(*(s for s in _SIZES if s >= 2**24)), limit=1.0, **_MPI),
+         *_MPI, _allreduces(*(s for s in _SIZES if s >= 2**24)), 1.0),
     Goal("Allreduce of any size, Gloo, over torch.distributed, at worst",
-         where=_allreduces(*_SIZES), limit=1.0, **_GLOO),
+         *_GLOO, _allreduces(*_SIZES), 1.0),
     Goal("Training step of the small model, MPI, over waiting as released",
-         where=_steps("small"), limit=0.75, **_MPI_RELEASED),
+         *_MPI_RELEASED, _steps("small"), 0.75),
     Goal("Training step of the medium or large model, MPI, over waiting as released, at worst",
-         where=_steps("medium", "large"), limit=1.05, **_MPI_RELEASED),
+         *_MPI_RELEASED, _steps("medium", "large"), 1.05),
 )  # fmt: skip
 
 
 def write(check: bool = False) -> List[pathlib.Path]:
-    """Write the page and its pictures from the kept results, or with ``check`` refuse stale ones.
-
-    Returns:
-        The files that were written.
+    """Write the page and its pictures from the results, or with ``check`` refuse stale ones.
 
     Raises:
         HvdError: with ``check``, a file is out of date; or a result is damaged.

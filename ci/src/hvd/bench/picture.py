@@ -93,7 +93,7 @@ def _collectives(part: Collectives) -> Figure:
         handles, labels = times.get_legend_handles_labels()
         labels[:1] = ["Horovod"] * bool(labels)
         times.legend(handles, labels, frameon=False, fontsize=9)
-        times.set_title(f"Over {tables.controller_title(controller)}", size=11)
+        times.set_title(f"Over {tables.CONTROLLERS[controller]}", size=11)
         for axes in (times, speeds):
             canvas.over_size(axes, _TICKS)
         speeds.set_xlabel("Size")

@@ -27,8 +27,7 @@ class Row:
     """The times of one thing.
 
     Args:
-        name: what was timed, such as ``plain pip``; its reference is another row of the same
-            subject.
+        name: what was timed; its reference is another row of the same subject.
         seconds: wall time of each repetition, in seconds; empty if it failed.
         subject: for example the name of an environment.
         note: what it consists of, or why it failed.
@@ -52,12 +51,9 @@ class Collective:
     Args:
         name: whose it is, such as ``mpi4py``.
         operation: such as ``allreduce``.
-        dtype: type of the elements.
         in_place: the result is where the input was.
-        ranks: number of ranks.
         bytes: its size, as nccl-tests has it.
-        calls: how many were timed.
-        minimum: of the calls, as are ``median``, ``p95`` and ``maximum``.
+        calls: how many were timed; the numbers below are of these.
     """
 
     name: str
@@ -83,22 +79,11 @@ class Collective:
 
         https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
         """
-        factor = _SENT.get(self.operation)
-        return factor and self.bandwidth * factor(self.ranks)
-
-
-def _part(ranks: int) -> float:
-    return (ranks - 1) / ranks
-
-
-#: How much of its size a rank has to send in the best algorithm, by the number of ranks.
-_SENT: Dict[str, Callable[[int], float]] = {
-    "allreduce": lambda ranks: 2 * _part(ranks),
-    "allgather": _part,
-    "alltoall": _part,
-    "broadcast": lambda ranks: 1.0,
-    "reducescatter": _part,
-}
+        part = (self.ranks - 1) / self.ranks
+        # how much of its size a rank has to send in the best algorithm
+        sent = {"allreduce": 2 * part, "broadcast": 1.0}
+        sent.update(dict.fromkeys(("allgather", "alltoall", "reducescatter"), part))
+        return self.bandwidth * sent[self.operation] if self.operation in sent else None
 
 
 @dataclasses.dataclass

@@ -11,7 +11,6 @@ import yaml
 
 from hvd.bench.result import Benchmark, Row, timed
 from hvd.build import engine_spack, solve_all
-from hvd.build.engine_spack import SpackEngine
 from hvd.build.pipeline import Options
 from hvd.core import lock, paths, stamp
 from hvd.core.errors import CommandFailed, HvdError
@@ -43,6 +42,7 @@ def run(names: List[str], options: Options, repeat: int = 1) -> Benchmark:
     subjects = [environment.load(name) for name in names]
     current = Run(solve_all.NAME, "bench", options.verbose)
     part = Benchmark("solves", [])
+    # environments with the same nearest spec need it solved only once
     solved: Dict[str, Row] = {}
     with lock.exclusive(paths.state() / "lock"):
         with current.stage("setup"):
@@ -57,53 +57,36 @@ def run(names: List[str], options: Options, repeat: int = 1) -> Benchmark:
                     spack.run("spec", _WARM_UP, log=task.log, variables=variables)
         with current.stage("concretize"):
             for engine, found in tasks:
-                part.rows += _compare(engine, found, peer, current, repeat, solved)
+                name = engine.environment.name
+                ours = Row(OURS, [], name, note="; ".join(engine.environment.specs))
+                for _ in range(repeat):
+                    begin = time.monotonic()
+                    solution = engine.concretize(current, found)
+                    ours.seconds.append(time.monotonic() - begin)
+                    current.stages[-1].steps[-1].name = name
+                spec = nearest(solution.specs)
+                if spec not in solved:
+                    solved[spec] = _builtin(spack, name, spec, peer, current, repeat)
+                part.rows += [ours, dataclasses.replace(solved[spec], subject=name)]
     pair = spack.pair
     part.versions = {"Spack": pair.spack.version, "Spack packages": pair.packages.version}
-    part.rows += _together(names, options)
+    for count in sorted({*(2**n for n in range(10) if 2**n < len(names)), len(names)}):
+        seconds = timed(solve_all.run, names[:count], options)
+        part.rows.append(Row(TOGETHER, [seconds], str(count)))
     return part
 
 
-def _compare(
-    engine: SpackEngine,
-    found: Mapping[str, Any],
-    peer: Mapping[str, str],
-    run: Run,
-    repeat: int,
-    solved: Dict[str, Row],
-) -> List[Row]:
-    """Return a row for the environment of ``engine`` and one for builtin's nearest spec.
-
-    Args:
-        found: the result of its setup.
-        solved: the rows of builtin's specs so far, to which this adds: environments with the
-            same nearest spec need it solved only once.
-    """
-    subject = engine.environment
-    ours = Row(OURS, [], subject.name, note="; ".join(subject.specs))
-    for _ in range(repeat):
-        begin = time.monotonic()
-        solution = engine.concretize(run, found)
-        ours.seconds.append(time.monotonic() - begin)
-        run.stages[-1].steps[-1].name = subject.name
-    spec = nearest(solution.specs)
-    if spec not in solved:
-        solved[spec] = _builtin(engine, spec, peer, run, repeat)
-    return [ours, dataclasses.replace(solved[spec], subject=subject.name)]
-
-
 def _builtin(
-    engine: SpackEngine, spec: str, peer: Mapping[str, str], run: Run, repeat: int
+    spack: Spack, name: str, spec: str, peer: Mapping[str, str], run: Run, repeat: int
 ) -> Row:
-    """Return a row for builtin's ``spec``, which may have no solution."""
-    name = engine.environment.name
+    """Return a row for builtin's ``spec``, the nearest to ``name``'s; it may have no solution."""
     row = Row(BUILTIN, [], name, note=spec)
     for _ in range(repeat):
         with run.step(f"builtin, {name}") as task:
             arguments = (*UNCACHED, "spec", "--fresh", spec)
             options = {"log": task.log, "variables": peer, "timeout": _TIMEOUT}
             try:
-                row.seconds.append(timed(engine.spack.run, *arguments, **options))
+                row.seconds.append(timed(spack.run, *arguments, **options))
             except CommandFailed as error:
                 # both are results: a user of builtin's recipe gets them as well
                 if error.status is None:
@@ -119,12 +102,9 @@ def _builtin(
 
 
 def nearest(solution: Mapping[str, Any]) -> str:
-    """Return the spec of Spack's own recipe that is nearest to the solution of an environment.
+    """Return the spec of Spack's own recipe that is nearest to ``solution``: specs by hash.
 
     It has no architecture: it is solved for this machine and its compilers.
-
-    Args:
-        solution: the concrete specs by hash, as in a lock file.
     """
     node = next(each for each in solution.values() if each["name"] == HOROVOD)
     variants = node["parameters"]
@@ -132,13 +112,15 @@ def nearest(solution: Mapping[str, Any]) -> str:
     # builtin has one variant for the operations, no DDL, and no RCCL in place of NCCL
     carriers = ("ccl",) if variants["rocm"] else ("nccl", "ccl")
     operations = [name for name in carriers if variants[name]] or controllers
-    words = [f"builtin.{HOROVOD}@{node['version']}"]
-    words.append(f"frameworks={','.join(sorted(variants['frameworks']))}")
-    words.append(f"controllers={','.join(controllers)}")
-    words.append(f"tensor_ops={operations[0]}")
-    # builtin does not pass cuda_arch on to NCCL, which has no solution without it
-    words += [f"{'+' if variants[stack] else '~'}{stack}" for stack in ("cuda", "rocm")]
+    words = [
+        f"builtin.{HOROVOD}@{node['version']}",
+        f"frameworks={','.join(sorted(variants['frameworks']))}",
+        f"controllers={','.join(controllers)}",
+        f"tensor_ops={operations[0]}",
+        *(f"{'+' if variants[stack] else '~'}{stack}" for stack in ("cuda", "rocm")),
+    ]
     if variants["cuda"]:
+        # builtin does not pass cuda_arch on to NCCL, which has no solution without it
         values = variants["cuda_arch"]
         words.append(f"cuda_arch={values if isinstance(values, str) else ','.join(values)}")
         words += [f"^nccl {words[-1]}"] if operations[0] == "nccl" else []
@@ -182,13 +164,3 @@ def _configure(spack: Spack) -> Dict[str, str]:
         "SPACK_USER_CONFIG_PATH": str(scope),
         "SPACK_USER_CACHE_PATH": str(directory / "user"),
     }
-
-
-def _together(names: List[str], options: Options) -> List[Row]:
-    """Return a row for each number of environments that are solved at a time."""
-    counts = [2**power for power in range(len(names).bit_length()) if 2**power < len(names)]
-    rows = []
-    for count in [*counts, len(names)]:
-        seconds = timed(solve_all.run, names[:count], options)
-        rows.append(Row(TOGETHER, [seconds], str(count)))
-    return rows

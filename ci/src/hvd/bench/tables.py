@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Iterator, List, NamedTuple, Optional, Sequence
 
 from hvd.bench.collectives import ALLREDUCE, OURS, PEERS, RELEASED
 from hvd.bench.result import Collective, Collectives
@@ -17,89 +17,84 @@ class Table(NamedTuple):
     rows: List[Sequence[str]]
 
 
+#: The controllers and their names on the page.
+CONTROLLERS = {"mpi": "MPI", "gloo": "Gloo"}
+
+
 def of(part: Collectives, oversubscribed: bool) -> Iterator[Table]:
     """Yield the tables of runs with as many cores as ranks, or of those with fewer."""
     counts = sorted({row.ranks for row in part.rows})
     for ranks in [each for each in counts if (each > part.host["cores"]) == oversubscribed]:
-        for controller in OURS:
-            if part.find(OURS[controller], ranks=ranks):
-                name = f"{controller_title(controller)}, {plural(ranks, 'rank')}"
-                yield _sizes(part, controller, ranks, f"Allreduce by size: {name}")
-                yield from _others(part, controller, ranks, name)
+        for controller, title in CONTROLLERS.items():
+            ours = [row for row in part.rows if _is(row, name=OURS[controller], ranks=ranks)]
+            of = f"{title}, {plural(ranks, 'rank')}"
+            if ours:
+                sums = [row for row in ours if _is(row, **ALLREDUCE)]
+                yield _sizes(part, controller, sums, f"Allreduce by size: {of}")
+            others = [row for row in ours if not _is(row, **ALLREDUCE)]
+            single = [row for row in others if row.bus_bandwidth]
+            if single:
+                yield _operations(part, controller, single, f"Operations and types: {of}")
+            whole = [row for row in others if not row.bus_bandwidth]
+            if whole:
+                yield _whole(part, controller, whole, f"500 tensors, and training: {of}")
 
 
-def controller_title(controller: str) -> str:
-    return {"mpi": "MPI", "gloo": "Gloo"}[controller]
-
-
-def _sizes(part: Collectives, controller: str, ranks: int, title: str) -> Table:
+def _sizes(part: Collectives, controller: str, sums: List[Collective], title: str) -> Table:
     """Sums of float32 in place."""
-    names = OURS[controller], RELEASED[controller], PEERS[controller]
     header = ["Size", "Minimum", "Median", "95 %", "Maximum", "Algorithm", "Bus"]
-    released = part.find(names[1], ranks=ranks, **ALLREDUCE)
-    header += ["As released"] * bool(released) + [PEERS[controller], "95 %", "Ratio"]
+    released = any(part.find(RELEASED[controller], ranks=r.ranks, **ALLREDUCE) for r in sums)
+    header += ["As released"] * released + [PEERS[controller], "95 %", "Ratio"]
     rows = []
-    for ours in _rows(part, names[0], ranks, **ALLREDUCE):
-        where = {"ranks": ranks, "bytes": ours.bytes, **ALLREDUCE}
-        peer = part.find(names[2], **where)
+    for ours in sums:
+        where = {"ranks": ours.ranks, "bytes": ours.bytes, **ALLREDUCE}
+        peer = part.find(PEERS[controller], **where)
         row = [size(ours.bytes), *map(duration, (ours.minimum, ours.median, ours.p95))]
         row += [duration(ours.maximum), _speed(ours.bandwidth), _speed(ours.bus_bandwidth)]
-        row += [_median(part.find(names[1], **where))] * bool(released)
+        row += [_median(part.find(RELEASED[controller], **where))] * released
         row += [_median(peer), duration(peer.p95), _ratio(ours, peer)] if peer else ["–"] * 3
         rows.append(row)
     return Table(title, header, rows)
 
 
-def _others(part: Collectives, controller: str, ranks: int, name: str) -> Iterator[Table]:
-    ours = [row for row in _rows(part, OURS[controller], ranks) if not _is(row, **ALLREDUCE)]
-    single = [row for row in ours if row.bus_bandwidth]
+def _operations(part: Collectives, controller: str, single: List[Collective], title: str) -> Table:
+    """Single operations other than those of `_sizes`, by size."""
     sizes = sorted({row.bytes for row in single})
-    kinds = dict.fromkeys((row.operation, row.dtype, row.in_place) for row in single)
+    rows = {}
+    for row in single:
+        place = "in place" if row.in_place else "out of place"
+        cells = rows.setdefault(f"{row.operation}, {row.dtype}, {place}", ["–"] * len(sizes))
+        keys = ("operation", "dtype", "in_place", "ranks", "bytes")
+        peer = part.find(PEERS[controller], **{key: getattr(row, key) for key in keys})
+        ratio = f", {_ratio(row, peer)}" if peer else ""
+        cells[sizes.index(row.bytes)] = _median(row) + ratio
+    header = ["Median, and its ratio to the peer's", *map(size, sizes)]
+    return Table(title, header, [[name, *cells] for name, cells in rows.items()])
+
+
+def _whole(part: Collectives, controller: str, whole: List[Collective], title: str) -> Table:
+    """Many allreduces, and steps of training."""
     rows = []
-    for operation, dtype, in_place in kinds:
-        where = {"operation": operation, "dtype": dtype, "in_place": in_place, "ranks": ranks}
-        place = "in place" if in_place else "out of place"
-        cells = [_beside(part, controller, **where, bytes=each) for each in sizes]
-        rows.append([f"{operation}, {dtype}, {place}", *cells])
-    if rows:
-        header = ["Median, and its ratio to the peer's", *map(size, sizes)]
-        yield Table(f"Operations and types: {name}", header, rows)
-    whole = [row for row in ours if not row.bus_bandwidth]
-    rows = [
-        [
-            f"{row.operation}, {size(row.bytes)}",
-            duration(row.median),
-            duration(row.p95),
-            *_beside_all(part, controller, row),
-        ]
-        for row in whole
+    for row in whole:
+        where = {"operation": row.operation, "ranks": row.ranks, "bytes": row.bytes}
+        released = part.find(RELEASED[controller], **where)
+        # the peer has no groups, so that its tensors one by one are what a group is beside
+        where["operation"] = row.operation.replace("grouped allreduce", "many allreduces")
+        peer = part.find(PEERS[controller], **where)
+        name = f"{row.operation}, {size(row.bytes)}"
+        beside = (_median(released), _ratio(row, released), _median(peer), _ratio(row, peer))
+        rows.append([name, duration(row.median), duration(row.p95), *beside])
+    peer_title = PEERS[controller] if controller == "mpi" else "torch.distributed, DDP"
+    header = [
+        "What, and its bytes",
+        "Median",
+        "95 %",
+        "As released",
+        "Ratio",
+        peer_title,
+        "Ratio ",
     ]
-    if rows:
-        header = ["What, and its bytes", "Median", "95 %", "As released", "Ratio"]
-        header += [
-            PEERS[controller] if controller == "mpi" else "torch.distributed, DDP",
-            "Ratio ",
-        ]
-        yield Table(f"500 tensors, and training: {name}", header, rows)
-
-
-def _beside(part: Collectives, controller: str, **where: object) -> str:
-    ours, peer = (part.find(names[controller], **where) for names in (OURS, PEERS))
-    text = _median(ours)
-    return f"{text}, {_ratio(ours, peer)}" if ours and peer else text
-
-
-def _beside_all(part: Collectives, controller: str, row: Collective) -> Tuple[str, ...]:
-    where = {"operation": row.operation, "ranks": row.ranks, "bytes": row.bytes}
-    released = part.find(RELEASED[controller], **where)
-    # the peer has no groups, so that its tensors one by one are what a group is beside
-    where["operation"] = row.operation.replace("grouped allreduce", "many allreduces")
-    peer = part.find(PEERS[controller], **where)
-    return (_median(released), _ratio(row, released), _median(peer), _ratio(row, peer))
-
-
-def _rows(part: Collectives, name: str, ranks: int, **where: object) -> List[Collective]:
-    return [row for row in part.rows if _is(row, name=name, ranks=ranks, **where)]
+    return Table(title, header, rows)
 
 
 def _is(row: Collective, **where: object) -> bool:
@@ -118,8 +113,5 @@ def _speed(bandwidth: Optional[float]) -> str:
     """In MB/s or GB/s, of 10**6 and 10**9 bytes."""
     if not bandwidth:
         return "–"
-    return (
-        f"{figures(bandwidth / 1e9)} GB/s"
-        if bandwidth > 1e9
-        else f"{figures(bandwidth / 1e6)} MB/s"
-    )
+    unit, factor = ("GB/s", 1e9) if bandwidth > 1e9 else ("MB/s", 1e6)
+    return f"{figures(bandwidth / factor)} {unit}"

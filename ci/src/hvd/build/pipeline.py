@@ -18,7 +18,7 @@ from hvd.host import machine
 from hvd.model import built, recipe
 from hvd.model.built import Built
 from hvd.model.environment import HOROVOD, Environment
-from hvd.report import RunReport, write_report
+from hvd.report import report_stage
 from hvd.smoke.run import Target, smoke_plan
 from hvd.solve.spack import Sources
 
@@ -179,20 +179,17 @@ def _smoke(outcome: Outcome, found: Mapping[str, Any], ranks: int) -> None:
 
 def _report(outcome: Outcome, environment: Environment) -> None:
     run, solution, done = outcome.run, outcome.solution, outcome.built
-    with run.stage("report"), run.step("report") as task:
-        report = RunReport(
-            environment=run.environment,
-            engine=run.engine,
-            started=run.started,
-            specs=environment.specs,
-            versions=solution.versions() if solution else {},
-            host=machine.describe(),
-            dag=solution.dag() if solution else [],
-            commits=components.commits(solution.engine.commits()) if solution else {},
-            bom=str(components.file(done.environment, done.engine)) if done else "",
-            stages=[stage for stage in run.stages if stage.name != "report"],
-            checks=outcome.checks,
-        )
-        directory = paths.state() / "reports" / paths.key(run.environment, run.engine)
-        written = write_report(report, directory)
-        task.say(paths.shorten(next(path for path in written if path.suffix == ".md")))
+    report_stage(
+        run,
+        paths.state() / "reports" / paths.key(run.environment, run.engine),
+        lambda: {
+            "environment": run.environment,
+            "engine": run.engine,
+            "specs": environment.specs,
+            "versions": solution.versions() if solution else {},
+            "dag": solution.dag() if solution else [],
+            "commits": components.commits(solution.engine.commits()) if solution else {},
+            "bom": str(components.file(done.environment, done.engine)) if done else "",
+            "checks": outcome.checks,
+        },
+    )

@@ -16,7 +16,7 @@ from hvd.core.steps import Step
 from hvd.host import machine
 from hvd.model import environment
 from hvd.model.environment import Environment
-from hvd.report import RunReport, write_report
+from hvd.report import report_stage
 from hvd.solve import kept
 from hvd.solve.spack import Spack
 
@@ -141,15 +141,10 @@ def solve(engine: SpackEngine, found: Mapping[str, Any]) -> _Result:
 
 
 def _report(current: Run, spack: Spack) -> None:
-    with current.stage("report"), current.step("report") as task:
-        pair = spack.pair
-        report = RunReport(
-            environment="every environment",
-            engine=f"Spack {pair.spack.version} with packages {pair.packages.version}",
-            started=current.started,
-            host=machine.describe(),
-            stages=[stage for stage in current.stages if stage.name != "report"],
-        )
-        directory = paths.state() / "reports" / f"{NAME}-{pair.name}"
-        write_report(report, directory)
-        task.say(paths.shorten(directory / "report.md"))
+    pair = spack.pair
+    engine = f"Spack {pair.spack.version} with packages {pair.packages.version}"
+    report_stage(
+        current,
+        paths.state() / "reports" / f"{NAME}-{pair.name}",
+        lambda: {"environment": "every environment", "engine": engine},
+    )

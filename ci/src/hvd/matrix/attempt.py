@@ -10,16 +10,15 @@ import shlex
 import shutil
 import sys
 import time
-from typing import Any, Iterable, Iterator, List, Optional
+from typing import Any, Iterable, Iterator, Optional
 
 from hvd.core import process, stamp
 from hvd.core.errors import CommandFailed, HvdError
 from hvd.host import machine, mpi
-from hvd.matrix import cause, examples, ranks, result, toolchain, upstream
+from hvd.matrix import cause, ranks, result, toolchain
 from hvd.matrix.definition import NONE, PIP, SYSTEM, Cell
 from hvd.matrix.needs import Needs
 from hvd.matrix.plan import Planned
-from hvd.matrix.ranks import Ranks
 from hvd.matrix.result import Result
 from hvd.model.environment import HOROVOD
 from hvd.report import RunReport
@@ -31,14 +30,7 @@ _ASK_CUDA = "import torch; print('CUDA:', torch.version.cuda or '')"
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How to run cells.
-
-    Args:
-        jobs: parallel compile jobs.
-        limit: seconds for a cell's ``./hvd run``.
-        upstream_tests: run Horovod's own tests as well.
-        examples: run the examples as well.
-    """
+    """How to run cells: compile jobs, seconds for a cell's ``./hvd run``, and what else to run."""
 
     jobs: int = 1
     limit: float = 3600.0
@@ -81,14 +73,11 @@ def run(needs: Needs, planned: Planned, options: Options) -> Result:
 
 class _Attempt:
     def __init__(self, needs: Needs, options: Options, made: Result) -> None:
-        self.needs = needs
-        self.options = options
-        self.result = made
-        self.cell = made.cell
+        self.needs, self.options = needs, options
+        self.result, self.cell = made, made.cell
         self.engine = "pip" if self.cell.engine == PIP else "spack"
         self.frameworks = needs.matrix.frameworks[self.cell.framework]
-        self.log = log(self.cell)
-        self.state = state(self.cell)
+        self.log, self.state = log(self.cell), state(self.cell)
 
     def run(self) -> None:
         self.log.parent.mkdir(parents=True, exist_ok=True)
@@ -122,26 +111,36 @@ class _Attempt:
         )
         if cell.engine != PIP:
             spack.locate(Sources(pair=cell.engine), self.log)
-        self.first = [self._programs("cmake")]
+        self.first = [self._installed("cmake")]
         self.mpi = here.mpi if cell.mpi == SYSTEM else None
         if cell.mpi not in (NONE, SYSTEM):
-            directory = self._programs("mpi")
+            directory = self._installed("mpi")
             self.mpi = mpi.find(str(directory))
             if not self.mpi:
                 raise HvdError(f"{directory} has no MPI to build with")
             self.first.insert(0, directory)
         self.result.distributions = toolchain.distributions(self.python)
         self.result.seconds["frameworks"] = time.monotonic() - begin
-        cuda = self._has_cuda()
+        cuda = False
+        if "pytorch" in self.frameworks.frameworks:
+            command = [self.python / "bin" / "python", "-c", _ASK_CUDA]
+            output = process.run(command, log=self.log).output
+            cuda = bool(output.rpartition("CUDA:")[2].strip())
         self.spec = self.needs.asked(cell, cuda)
         self.result.spec = self.needs.concrete(cell.values, cuda)
         if cuda and here.no_cuda:
             self._end("skipped", f"pip only had a CUDA build of {cell.framework}")
 
+    def _installed(self, axis: str) -> pathlib.Path:
+        """Install the MPI or CMake of the cell and return the directory of its executables."""
+        value = getattr(self.cell, axis)
+        requirement = self.needs.matrix.choices[axis][value].requirement
+        return toolchain.venv(value, sys.executable, [requirement], self.log) / "bin"
+
     def perform(self) -> None:
         """Build the cell, run its tests, and record the outcome."""
         stamp.clear(self.state)
-        command: List[object] = [sys.executable, "-m", "hvd", "run", "--engine", self.engine]
+        command = [sys.executable, "-m", "hvd", "run", "--engine", self.engine]
         if self.cell.engine != PIP:
             command += ["--pair", self.cell.engine]
         command += ["--spec", self.spec, "--python", self.python / "bin" / "python"]
@@ -151,66 +150,44 @@ class _Attempt:
         )
         failed: Optional[CommandFailed] = None
         try:
-            self._command(command)
+            self._command(*command)
         except CommandFailed as error:
             failed = error
         # there is none if the run was killed
-        reports = [RunReport.load(file) for file in self.state.glob("reports/*/report.json")]
-        for report in reports:
+        files = [*self.state.glob("reports/*/report.json")]
+        report = RunReport.load(files[0]) if files else None
+        if report:
             self.result.versions = dict(report.versions)
             self.result.seconds.update({stage.name: stage.seconds for stage in report.stages})
             self.result.checks = {str(c["name"]): bool(c["passed"]) for c in report.checks}
         if failed:
-            self._explain(failed, reports[0] if reports else None)
+            self._explain(failed, report)
         elif foreign := self._foreign():
             self._end("failed", foreign, stage="build")
         else:
-            if self.cell.engine != PIP:
-                self._spack_test()
-            # what follows may be long, and may be killed
-            result.save(self.result)
-            if self.options.upstream_tests:
-                self._upstream()
-            if self.options.examples:
-                self._examples()
+            self._test_more()
         if self.result.result == "passed":
             # of the others, sources and logs are of use
             shutil.rmtree(self.state, ignore_errors=True)
 
-    def _programs(self, axis: str) -> pathlib.Path:
-        """Install the MPI or CMake of the cell and return the directory of its programs."""
-        value = getattr(self.cell, axis)
-        requirement = self.needs.matrix.choices[axis][value].requirement
-        return toolchain.venv(value, sys.executable, [requirement], self.log) / "bin"
-
-    def _has_cuda(self) -> bool:
-        """Return whether pip has installed a framework for CUDA."""
-        if "pytorch" not in self.frameworks.frameworks:
-            return False
-        command = [self.python / "bin" / "python", "-c", _ASK_CUDA]
-        output = process.run(command, log=self.log).output
-        return bool(output.rpartition("CUDA:")[2].strip())
-
-    def _command(self, command: List[object]) -> None:
+    def _command(self, *command: object) -> None:
         limit = self.options.limit
         process.run(command, log=self.log, env=self.environment, timeout=limit)
 
     def _foreign(self) -> str:
         """Return what the build used instead of the cell's; empty if nothing."""
-        cmake = self.needs.matrix.choices["cmake"][self.cell.cmake].requirement
+        choices = self.needs.matrix.choices
+        cmake = choices["cmake"][self.cell.cmake].requirement
         wanted = {"cmake": cmake.partition("==")[2], "Python": f"{self.cell.python}."}
         if self.mpi:
             wanted[self.mpi.package] = self.mpi.version
-        rocm = self.needs.matrix.choices["operations"][self.cell.operations].rocm
-        if rocm:
-            wanted["hip"] = rocm
+        wanted["hip"] = choices["operations"][self.cell.operations].rocm
         name, _, major = self.cell.compiler.partition("-")
-        if major:
-            wanted[{"clang": "llvm"}.get(name, name)] = f"{major}."
-        for program, version in wanted.items():
-            found = self.result.versions.get(program, "none")
-            if not found.startswith(version):
-                return f"it was built with {program} {found}, not with {version.rstrip('.')}"
+        wanted[{"clang": "llvm"}.get(name, name)] = f"{major}." if major else ""
+        for package, version in wanted.items():
+            found = self.result.versions.get(package, "none")
+            if version and not found.startswith(version):
+                return f"it was built with {package} {found}, not with {version.rstrip('.')}"
         return ""
 
     def _end(self, outcome: str, reason: str, known: str = "", stage: str = "") -> None:
@@ -256,6 +233,39 @@ class _Attempt:
             sink.write(text)
         return text
 
+    def _test_more(self) -> None:
+        """Run Spack's test of the package, and what the options ask for: its tests, examples."""
+        made, matrix = self.result, self.needs.matrix
+        if self.cell.engine != PIP:
+            # what a user would type after sourcing the script that ``./hvd setup`` makes
+            (directory,) = (self.state / "environments").iterdir()
+            script = shlex.quote(str(self.state / "setup-env.sh"))
+            spack_test = f"spack -e {shlex.quote(str(directory))} test run {HOROVOD}"
+            with self._stage("spack test"):
+                self._command("bash", "-c", f". {script} && {spack_test}")
+            made.checks["spack test run"] = made.result == "passed"
+        # what follows may be long, and may be killed
+        result.save(made)
+        if not (self.options.upstream_tests or self.options.examples):
+            return
+        variants = matrix.choices["controllers"][self.cell.controllers].variants
+        target = ranks.built(self.state, self.engine)
+        on_ranks = ranks.Ranks(target, variants, self.state, self.log)
+        release, frameworks = self.cell.horovod, self.frameworks.frameworks
+        files = ranks.test_files(matrix.upstream, release, frameworks)
+        if self.options.upstream_tests and files:
+            with self._stage("upstream tests"):
+                for name, counts, failed in ranks.run_tests(
+                    matrix.upstream, release, files, on_ranks
+                ):
+                    made.upstream[name] = counts
+                    if failed:
+                        self._end("failed", f"{name}: {failed[0]} failed", stage="upstream tests")
+        if self.options.examples:
+            for name in ranks.examples(frameworks, made.distributions):
+                with self._stage("examples", f"examples/{name}: "):
+                    made.examples[name] = ranks.rates(name, on_ranks)
+
     @contextlib.contextmanager
     def _stage(self, name: str, prefix: str = "") -> Iterator[None]:
         """Time a stage after the build; an error in it fails the cell."""
@@ -266,33 +276,3 @@ class _Attempt:
             self._fail(error, prefix, name)
         seconds = self.result.seconds
         seconds[name] = seconds.get(name, 0.0) + time.monotonic() - begin
-
-    def _spack_test(self) -> None:
-        """Run what a user would type after sourcing the script that ``./hvd setup`` makes."""
-        (directory,) = (self.state / "environments").iterdir()
-        script = shlex.quote(str(self.state / "setup-env.sh"))
-        spack_command = f"spack -e {shlex.quote(str(directory))} test run {HOROVOD}"
-        with self._stage("spack test"):
-            self._command(["bash", "-c", f". {script} && {spack_command}"])
-        self.result.checks["spack test run"] = self.result.result == "passed"
-
-    def _ranks(self) -> Ranks:
-        controllers = self.needs.matrix.choices["controllers"][self.cell.controllers]
-        target = ranks.built(self.state, self.engine)
-        return Ranks(target, controllers.variants, self.state, self.log)
-
-    def _upstream(self) -> None:
-        tests, release = self.needs.matrix.upstream, self.cell.horovod
-        files = upstream.files(tests, release, self.frameworks.frameworks)
-        if not files:
-            return
-        with self._stage("upstream tests"):
-            for name, counts, failed in upstream.run(tests, release, files, self._ranks()):
-                self.result.upstream[name] = counts
-                if failed:
-                    self._end("failed", f"{name}: {failed[0]} failed", stage="upstream tests")
-
-    def _examples(self) -> None:
-        for name in examples.chosen(self.frameworks.frameworks, self.result.distributions):
-            with self._stage("examples", f"examples/{name}: "):
-                self.result.examples[name] = examples.rates(name, self._ranks())

@@ -3,18 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import (
-    Callable,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    Mapping,
-    Optional,
-    Sequence,
-    Set,
-    Tuple,
-)
+from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from allpairspy import AllPairs
 
@@ -56,7 +45,7 @@ def covering(
             previously_tested=[[row[axis] for axis in free] for row in given],
         )
         rows = [combination(row) for row in found]
-    have = _pairs_of([*rows, *given])
+    have = {pair for row in [*rows, *given] for pair in pairs(row)}
     # allpairspy ends before it has found every pair if values exclude each other
     more, impossible = _rest(axes, possible, [p for p in all_pairs(axes) if p not in have])
     return [{axis: row[axis] for axis in axes} for row in [*rows, *more]], impossible
@@ -66,7 +55,7 @@ def adding(
     axes: Axes, possible: Possible, given: Sequence[Values], others: Sequence[Values]
 ) -> List[Values]:
     """Return those of ``others`` that have a pair which no earlier one and no given one has."""
-    have = _pairs_of(row for row in given if _within(row, axes))
+    have = {pair for row in given if _within(row, axes) for pair in pairs(row)}
     found = []
     for row in others:
         new = set(pairs(row)) - have
@@ -101,20 +90,18 @@ def _rest(
     impossible: List[Pair] = []
     left = list(missing)
     while left:
-        part = dict(left[0])
-        row = first(axes, possible, part)
-        if row is None:
-            impossible.append(left.pop(0))
-            continue
-        for pair in left[1:]:
+        part: Values = {}
+        for pair in left:
             joined = {**part, **dict(pair)}
             agrees = all(part.get(axis, value) == value for axis, value in pair)
-            if agrees and joined != part:
-                better = first(axes, possible, joined)
-                part, row = (joined, better) if better else (part, row)
-        rows.append(row)
-        have = set(pairs(row))
-        left = [pair for pair in left if pair not in have]
+            if agrees and joined != part and first(axes, possible, joined):
+                part = joined
+            elif not part:
+                impossible.append(pair)
+        row = first(axes, possible, part) if part else None
+        rows += [row] if row else []
+        done = {*impossible, *pairs(row or {})}
+        left = [pair for pair in left if pair not in done]
     return rows, impossible
 
 
@@ -130,10 +117,6 @@ def _completions(
         return
     for value in axes[rest[0]]:
         yield from _completions(axes, possible, part, {**begun, rest[0]: value})
-
-
-def _pairs_of(rows: Iterable[Mapping[str, str]]) -> Set[Pair]:
-    return {pair for row in rows for pair in pairs(row)}
 
 
 def _within(row: Mapping[str, str], axes: Axes) -> bool:

@@ -7,7 +7,7 @@ import os
 import pathlib
 import shutil
 import subprocess
-from typing import Iterator, Mapping, Optional, Tuple
+from typing import Mapping, Optional, Tuple
 
 import archspec.cpu
 
@@ -22,7 +22,7 @@ _CXX = {"gcc": "g++", "clang": "clang++"}
 class Here:
     """Paths of interpreters (by ``major.minor``), C++ compilers (by the axis' value) and programs.
 
-    What is missing is left out or empty; ``compiler`` is Spack's name and the version of ``c++``,
+    What is missing is left out or empty.  ``compiler`` is Spack's name and the version of ``c++``,
     ``no_cuda`` says why CUDA builds of frameworks are not taken, ``rocm`` is the version of HIP,
     and ``family`` is archspec's name of the processor's.
     """
@@ -80,20 +80,14 @@ def interpreter(version: str) -> str:
     Searches PATH and where pyenv and uv install: of pyenv's programs on PATH only the selected
     ones run.
     """
-    for path in _candidates(f"python{version}"):
-        # pyenv's links and a module's alias may lead nowhere
+    name, home = f"python{version}", pathlib.Path.home()
+    pyenv = pathlib.Path(os.environ.get("PYENV_ROOT") or home / ".pyenv")
+    data = pathlib.Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share")
+    found = [shutil.which(name, path=part) for part in mpi.search_path().split(os.pathsep)]
+    for parent in (pyenv / "versions", data / "uv" / "python"):
+        found += map(str, sorted(parent.glob(f"*/bin/{name}"), reverse=True))
+    # pyenv's links and a module's alias may lead nowhere
+    for path in filter(None, found):
         if framework.version(path).startswith(f"{version}."):
             return path
     return ""
-
-
-def _candidates(name: str) -> Iterator[str]:
-    for directory in mpi.search_path().split(os.pathsep):
-        found = shutil.which(name, path=directory)
-        if found:
-            yield found
-    home = pathlib.Path.home()
-    pyenv = pathlib.Path(os.environ.get("PYENV_ROOT") or home / ".pyenv")
-    data = pathlib.Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share")
-    for parent in (pyenv / "versions", data / "uv" / "python"):
-        yield from map(str, sorted(parent.glob(f"*/bin/{name}"), reverse=True))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import collections
 import pathlib
 import re
-from typing import Dict, Iterable, List, Sequence, Tuple
+from typing import Dict, Iterable, List, Sequence
 
 from hvd.core import paths, templates
 from hvd.docs import site_page
-from hvd.matrix import examples, needs, picture, result
+from hvd.matrix import needs, picture, ranks, result
 from hvd.matrix.definition import HERE, NONE, SYSTEM, Matrix
 from hvd.matrix.result import Result
 from hvd.model import specs
@@ -28,13 +28,10 @@ _MPIS = ("openmpi", "mpich", "intel-mpi")
 
 
 def write(matrix: Matrix, check: bool = False) -> List[pathlib.Path]:
-    """Bring page and picture up to date with the results; with ``check``, only compare them.
-
-    Returns:
-        The files that were written.
+    """Write page and picture from the results, or with ``check`` refuse stale ones.
 
     Raises:
-        HvdError: with ``check``, a file is not up to date; or a result is damaged.
+        HvdError: with ``check``, a file is out of date; or a result is damaged.
     """
     results = result.load_all()
     stale: Dict[pathlib.Path, bytes] = {}
@@ -64,36 +61,27 @@ def page(matrix: Matrix, results: Sequence[Result]) -> str:
         counts=", ".join(f"{counts[name]} {name}" for name in outcomes),
         dates=dict.fromkeys([dates[0], dates[-1]]),
         picture=PICTURE.name,
-        frameworks=_frameworks(matrix, results),
-        sizes=examples.SIZES,
+        frameworks=matrix.axes["framework"],
+        sizes=ranks.SIZES,
         axes=_axes,
         duration=duration,
         figures=figures,
         plural=plural,
-        reasons=lambda outcome: _reasons(each for each in results if each.result == outcome),
+        reasons=_reasons,
         span=_span,
         why=lambda failed: _why(matrix, failed),
     )
 
 
-def _frameworks(
-    matrix: Matrix, results: Sequence[Result]
-) -> Iterable[Tuple[str, List[Result], List[Result]]]:
-    """Yield each framework that was tried, with its results and those that passed."""
-    for name in matrix.axes["framework"]:
-        tried = [each for each in results if each.tried and each.cell.framework == name]
-        if tried:
-            yield name, tried, [each for each in tried if each.result == "passed"]
-
-
-def _reasons(results: Iterable[Result]) -> Iterable[Tuple[str, List[Result]]]:
-    """Return the results of each reason."""
+def _reasons(results: Iterable[Result], outcome: str) -> Dict[str, List[Result]]:
+    """Return the results with an ``outcome`` by their reasons."""
     groups: Dict[str, List[Result]] = {}
     for each in results:
-        # the release that the message begins with is in its own column
-        reason = re.sub(rf"^{HOROVOD}(@\S+)?: ", "", each.reason)
-        groups.setdefault(reason, []).append(each)
-    return groups.items()
+        if each.result == outcome:
+            # the release that the message begins with is in its own column
+            reason = re.sub(rf"^{HOROVOD}(@\S+)?: ", "", each.reason)
+            groups.setdefault(reason, []).append(each)
+    return groups
 
 
 def _why(matrix: Matrix, failed: Result) -> Markdown:

@@ -1,18 +1,54 @@
-"""Run programs on ranks with the Horovod that a cell has built."""
+"""Run Horovod's own tests, and the examples, on the ranks of a cell after the smoke test."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import itertools
 import json
+import os
 import pathlib
+import re
 import shutil
-from typing import Any, List, Mapping, Sequence
+import tempfile
+from typing import Any, Container, Dict, Iterator, List, Mapping, Sequence, Tuple
 
-from hvd.core import process
+from junitparser import JUnitXml
+
+from hvd.core import paths, process
+from hvd.core.errors import HvdError
+from hvd.fetch import clone
+from hvd.matrix.definition import Upstream
+from hvd.model import specs
+from hvd.model.versions import Pin, pinned
 from hvd.smoke.launch import LAUNCHERS, Launcher, Target, environment, find_program
 
+PROGRAM = pathlib.Path(__file__).with_name("program_tests.py")
 #: One launcher for each controller.
 _LAUNCHERS = ("mpirun", "horovodrun --gloo")
+#: The variable that replaces the address of Horovod's source in ci/versions.yaml.
+_ADDRESS = "HVD_HOROVOD"
+#: The ranks of Horovod's tests, and seconds for one file of them, which takes five minutes.
+_RANKS, _TESTS_TIMEOUT = 2, 1800
+#: From the best to the worst.
+_OUTCOMES = ("skipped", "passed", "failed")
+#: Framework, distribution and its versions by example; see examples/README.md.
+_EXAMPLES = {
+    "pytorch": ("pytorch", "torch", "1.8:"),
+    "tensorflow2": ("tensorflow", "tensorflow-cpu", "2.12:"),
+    "keras": ("keras", "keras", "2.15:"),
+}
+_RATE = re.compile(r"epoch \d+: loss [\d.]+, (\d+) samples/s$", re.MULTILINE)
+#: Epochs of a run, each of some tenths of a second.  The fastest counts: in the first the
+#: framework warms up, and others may be slowed by what else the machine does.
+_EPOCHS = 10
+#: Steps that take long compared with Horovod's cycle of 1 ms.
+SIZES = ("--samples", "16384", "--batch-size", "512", "--hidden", "4096")
+#: One thread per rank (OMP_NUM_THREADS is set for any run), and no processes beside the ranks.
+_THREADS = {"TF_NUM_INTRAOP_THREADS": "1"}
+_OPTIONS = {"pytorch": ("--workers", "0")}
+#: Seconds for one run of an example.
+_EXAMPLE_TIMEOUT = 300
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,10 +75,7 @@ class Ranks:
         timeout: float,
         **options: Any,
     ) -> str:
-        """Run Python on ``count`` ranks for at most ``timeout`` seconds.
-
-        Returns:
-            What they printed.
+        """Run Python on ``count`` ranks for at most ``timeout`` seconds; return their output.
 
         Raises:
             CommandFailed: as `hvd.core.process.run`, which takes the ``options``.
@@ -64,3 +97,113 @@ def built(state: pathlib.Path, engine: str) -> Target:
     variables = {**process.clean_environment(), **json.loads(file.read_text())["variables"]}
     python = shutil.which("python", path=variables["PATH"])
     return Target(pathlib.Path(python or "python"), variables)
+
+
+def test_files(upstream: Upstream, release: str, frameworks: Container[str]) -> List[str]:
+    """Return the test files of ``release`` for ``frameworks``; none without a known commit."""
+    if release not in upstream.sources:
+        return []
+    found = [files for name, files in upstream.files.items() if name in frameworks]
+    return list(itertools.chain.from_iterable(found))
+
+
+def run_tests(
+    upstream: Upstream, release: str, files: List[str], ranks: Ranks
+) -> Iterator[Tuple[str, Dict[str, int], List[str]]]:
+    """Run each test file of ``release`` on two ranks, over each controller that was built.
+
+    Yields:
+        The file with the launcher; then as `count`.
+
+    Raises:
+        HvdError: the source or a requirement cannot be fetched, or a rank left no outcomes.
+    """
+    commit = upstream.sources[release]
+    source = paths.cache() / "horovod" / commit
+    address = os.environ.get(_ADDRESS) or pinned().git["horovod"]
+    clone.ensure(address, Pin(f"v{release}", commit), source, ranks.log)
+    extra, target = ranks.scratch / "upstream", ranks.target
+    command = [target.python, "-m", "pip", "install", "--target", extra, *upstream.requirements]
+    process.run(command, log=ranks.log, env=dict(target.environment), timeout=_TESTS_TIMEOUT)
+    # last: what the cell has comes before what the tests brought along
+    python_path = [target.environment.get("PYTHONPATH", ""), str(extra)]
+    variables = {"PYTHONPATH": os.pathsep.join(filter(None, python_path))}
+    for file, launcher in itertools.product(files, ranks.launchers):
+        name = f"{file}, {launcher.name}"
+        with tempfile.TemporaryDirectory() as scratch:
+            results = pathlib.Path(scratch)
+            asked = (launcher, _RANKS, [PROGRAM, source / "test" / "parallel" / file, results])
+            # pytest's exit status says no more than its results
+            ranks.run(*asked, variables, _TESTS_TIMEOUT, cwd=results, check=False)
+            reports = [path.read_text() for path in sorted(results.glob("*.xml"))]
+        if len(reports) != _RANKS:
+            raise HvdError(
+                f"{name}: {len(reports)} of {_RANKS} ranks finished",
+                "see the log for their output",
+                ranks.log,
+            )
+        yield (name, *count(reports, upstream.failing))
+
+
+def count(reports: List[str], failing: Container[str]) -> Tuple[Dict[str, int], List[str]]:
+    """Count the tests in the ranks' JUnit files; a test counts as on its worst rank.
+
+    Returns:
+        How many tests passed, failed and were skipped; and those that failed and are not among
+        the known ``failing``.
+    """
+    worst: Dict[str, str] = {}
+    for report in reports:
+        for case in itertools.chain.from_iterable(JUnitXml.fromstring(report)):
+            name = f"{case.classname.rpartition('.')[2]}::{case.name}"
+            failed = "failed" if case.is_failure or case.is_error else "passed"
+            outcome = "skipped" if case.is_skipped else failed
+            worst[name] = max(worst.get(name, outcome), outcome, key=_OUTCOMES.index)
+    counts = {outcome: list(worst.values()).count(outcome) for outcome in _OUTCOMES}
+    if not worst:
+        return counts, ["every test: none was collected, which"]
+    return counts, [n for n, came in worst.items() if came == "failed" and n not in failing]
+
+
+def examples(frameworks: Container[str], distributions: Mapping[str, str]) -> Iterator[str]:
+    """Yield the examples for a cell's ``frameworks`` and the versions of ``distributions``."""
+    for name, (of, distribution, versions) in _EXAMPLES.items():
+        version = distributions.get(distribution) or distributions.get(of, "")
+        if of in frameworks and version and specs.version_in(version, versions):
+            yield name
+
+
+def rates(name: str, ranks: Ranks) -> Dict[str, float]:
+    """Return an example's samples per second in the fastest epoch, by the number of ranks.
+
+    Each rank has one core.
+
+    Raises:
+        HvdError: a run failed or printed too few rates.
+    """
+    found = {}
+    for count in (1, 2):
+        arguments = [paths.ROOT / "examples" / name / "train.py", "--epochs", _EPOCHS, *SIZES]
+        arguments += ["--checkpoint", ranks.scratch / f"checkpoint-{name}-{count}"]
+        asked = (ranks.launchers[0], count, [*arguments, *_OPTIONS.get(name, ())])
+        with _cores(count):
+            output = ranks.run(*asked, _THREADS, _EXAMPLE_TIMEOUT, cwd=ranks.scratch)
+        epochs = [float(rate) for rate in _RATE.findall(output)]
+        if len(epochs) != _EPOCHS:
+            raise HvdError(
+                f"examples/{name}: {len(epochs)} epochs of {_EPOCHS} on {count} ranks",
+                log=ranks.log,
+            )
+        found[str(count)] = max(epochs)
+    return found
+
+
+@contextlib.contextmanager
+def _cores(count: int) -> Iterator[None]:
+    """Restrict what is started here to ``count`` cores, so that one rank has no second core."""
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(allowed)[:count])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)

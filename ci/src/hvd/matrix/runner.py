@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from hvd.core import console, lock, paths, process
 from hvd.core.errors import HvdError
-from hvd.matrix import attempt, examples, result, toolchain, upstream
+from hvd.matrix import attempt, ranks, result, toolchain
 from hvd.matrix.attempt import Options
 from hvd.matrix.definition import Cell, Matrix
 from hvd.matrix.needs import Needs
@@ -33,11 +33,11 @@ def current(needs: Needs, cell: Cell, before: Optional[Result], options: Options
     if before.result == "failed":
         return True
     frameworks = needs.matrix.frameworks[cell.framework].frameworks
-    wanted = set(examples.chosen(frameworks, before.distributions)) if options.examples else set()
+    wanted = set(ranks.examples(frameworks, before.distributions)) if options.examples else set()
     if wanted - set(before.examples):
         return False
     untested = options.upstream_tests and not before.upstream
-    return not (untested and upstream.files(needs.matrix.upstream, cell.horovod, frameworks))
+    return not (untested and ranks.test_files(needs.matrix.upstream, cell.horovod, frameworks))
 
 
 def run(needs: Needs, planned: Sequence[Planned], options: Options) -> List[Result]:
@@ -54,13 +54,9 @@ def run(needs: Needs, planned: Sequence[Planned], options: Options) -> List[Resu
         for cell in sorted((toolchain.state() / "cells").glob("*")):
             lock.end_orphans(cell / "lock")
         columns = (BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn())
-        with Progress(
-            *columns,
-            TextColumn("{task.description}"),
-            console=console.out,
-            transient=True,
-            disable=not console.out.is_terminal,
-        ) as progress:
+        columns += (TextColumn("{task.description}"),)
+        hidden = not console.out.is_terminal
+        with Progress(*columns, console=console.out, transient=True, disable=hidden) as progress:
             bar = progress.add_task("", total=len(planned))
             for each in planned:
                 progress.update(bar, description=each.cell.id)
@@ -68,7 +64,12 @@ def run(needs: Needs, planned: Sequence[Planned], options: Options) -> List[Resu
                     made = attempt.run(needs, each, options)
                     result.save(made)
                     results.append(made)
-                    _show(made)
+                    console.out.print(
+                        f"  [{_COLOURS[made.result]}]{made.result:<8}[/] {made.cell.id}"
+                    )
+                    details = [duration(made.total) if made.total else "", made.reason]
+                    if any(details):
+                        console.note(f"         {', '.join(filter(None, details))}")
                 except Exception:
                     broken.append(attempt.log(each.cell))
                     broken[-1].parent.mkdir(parents=True, exist_ok=True)
@@ -84,25 +85,15 @@ def run(needs: Needs, planned: Sequence[Planned], options: Options) -> List[Resu
     return results
 
 
-def _show(made: Result) -> None:
-    console.out.print(f"  [{_COLOURS[made.result]}]{made.result:<8}[/] {made.cell.id}")
-    details = [duration(made.total) if made.total else "", made.reason]
-    if any(details):
-        console.note(f"         {', '.join(filter(None, details))}")
-
-
 def unexpected(matrix: Matrix, results: Iterable[Result]) -> List[Result]:
     """Return the failures that ``ci/matrix.yaml`` does not expect."""
     return [r for r in results if r.result == "failed" and not matrix.expects(r.cell)]
 
 
 def estimate(cells: Sequence[Cell], earlier: Sequence[Result], cached: bool) -> str:
-    """Say how long ``cells`` will take, by how long earlier ones took.
+    """Say how long ``cells`` will take, by how long ``earlier`` ones took.
 
-    Args:
-        cells: the cells to try.
-        earlier: all results.
-        cached: there is a compiler cache; times with and without one are not mixed.
+    Times with a compiler cache (``cached``) and without one are not mixed.
     """
     like = [each for each in earlier if each.tried and bool(each.compiler_cache) == cached]
     if not like:
@@ -110,12 +101,11 @@ def estimate(cells: Sequence[Cell], earlier: Sequence[Result], cached: bool) -> 
     seconds = 0.0
     basis: Dict[str, int] = collections.Counter()
     for cell in cells:
-        groups = {
-            "of the same cell": [each for each in like if each.cell == cell],
-            "of the same framework": [r for r in like if r.cell.framework == cell.framework],
-            "of any": like,
-        }
-        name, group = next((name, group) for name, group in groups.items() if group)
+        same = [each for each in like if each.cell == cell]
+        related = [each for each in like if each.cell.framework == cell.framework]
+        name, group = "of the same cell", same
+        if not same:
+            name, group = ("of the same framework", related) if related else ("of any", like)
         basis[name] += 1
         # the median, so that failures that came early do not count much
         seconds += statistics.median(each.total for each in group)

@@ -15,18 +15,15 @@ from hvd.host.mpi import Mpi
 from hvd.matrix.definition import PIP, SYSTEM, Cell
 from hvd.matrix.here import Here
 
-#: Everything of the matrix but its results.
-
-
-def state() -> pathlib.Path:
-    """Return the directory of the matrix's own files."""
-    return paths.state() / "matrix"
-
-
 #: Variables of the caller's shell that would change a build.
 _FOREIGN = ("CC", "CXX", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "OPAL_PREFIX", "I_MPI_ROOT")
 #: Seconds for pip; a framework may be gigabytes.
 _TIMEOUT = 3600
+
+
+def state() -> pathlib.Path:
+    """Return the directory of everything of the matrix but its results."""
+    return paths.state() / "matrix"
 
 
 def venv(
@@ -37,16 +34,12 @@ def venv(
     pip: str = "",
     system: bool = False,
 ) -> pathlib.Path:
-    """Return a virtual environment, which cells with the same requirements share.
+    """Return a virtual environment, which cells with the same ``requirements`` share.
 
     Args:
         name: the beginning of its directory's name.
-        python: the interpreter.
-        requirements: PEP 508 requirements.
-        log: the file for all output.
         pip: the requirement of the pip to install with; the newest if empty.
-        system: include the interpreter's own packages; pip is one of them if there are no
-            requirements.
+        system: include the packages of ``python`` itself, such as pip without requirements.
 
     Raises:
         CommandFailed: pip could not install the requirements.
@@ -89,13 +82,19 @@ def environment(
     The directories ``first`` come first on PATH; ``library`` is the MPI among them, and ``state``
     the directory of the cell's builds.
     """
+    compilers = []
     # Spack finds compilers by their own names, and calls ccache itself
-    compilers = _compilers(here, cell.compiler) if cell.engine == PIP else []
+    if cell.engine == PIP and here.ccache:
+        # ccache looks for a compiler of the same name in what follows on PATH
+        compilers.append(_links("ccache", here.ccache, here.ccache))
+    if cell.engine == PIP and cell.compiler != SYSTEM:
+        cxx = here.compilers[cell.compiler]
+        cc = str(pathlib.Path(cxx).with_name(cell.compiler))
+        compilers.append(_links(cell.compiler, cxx, cc))
     variables = process.clean_environment(mpi.search_path([*first, *compilers]))
     for name in _FOREIGN:
         variables.pop(name, None)
-    variables["PYTHONPATH"] = str(paths.SOURCE)
-    variables["HVD_STATE"] = str(state)
+    variables.update(PYTHONPATH=str(paths.SOURCE), HVD_STATE=str(state))
     if library:
         # mpi4py's wheel would look beside its own interpreter; libmpi.so without a number may be
         # a text for the linker
@@ -103,28 +102,19 @@ def environment(
         if found:
             variables["MPI4PY_LIBMPI"] = str(found[0])
     if here.ccache:
-        # hvd.solve.spack tells Spack of ccache if this is set
-        variables["CCACHE_DIR"] = str(paths.cache() / "ccache")
-        # each cell compiles the same sources in another directory
-        variables["CCACHE_BASEDIR"] = str(state)
-        variables["CCACHE_NOHASHDIR"] = "1"
-        variables["CCACHE_SLOPPINESS"] = "time_macros,include_file_mtime,include_file_ctime"
+        variables.update(
+            # hvd.solve.spack tells Spack of ccache if this is set
+            CCACHE_DIR=str(paths.cache() / "ccache"),
+            # each cell compiles the same sources in another directory
+            CCACHE_BASEDIR=str(state),
+            CCACHE_NOHASHDIR="1",
+            CCACHE_SLOPPINESS="time_macros,include_file_mtime,include_file_ctime",
+        )
     return variables
 
 
-def _compilers(here: Here, compiler: str) -> List[pathlib.Path]:
-    """Return directories with links by which builds find ccache and the compiler."""
-    directories = []
-    if here.ccache:
-        # ccache looks for a compiler of the same name in what follows on PATH
-        directories.append(_links("ccache", here.ccache, here.ccache))
-    if compiler != SYSTEM:
-        cxx = here.compilers[compiler]
-        directories.append(_links(compiler, cxx, str(pathlib.Path(cxx).with_name(compiler))))
-    return directories
-
-
 def _links(name: str, cxx: str, cc: str) -> pathlib.Path:
+    """Return a directory with links by which builds find ccache or a compiler."""
     directory = state() / "compilers" / name
     directory.mkdir(parents=True, exist_ok=True)
     for program, target in {"c++": cxx, "g++": cxx, "cc": cc, "gcc": cc}.items():

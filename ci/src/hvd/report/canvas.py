@@ -47,12 +47,9 @@ def figure(height: int) -> Figure:
 
 
 def name_bars(axes: Axes, names: Sequence[str], margin: float) -> None:
-    """Name horizontal bars, the first at the top; ``margin`` leaves room for the longest's label.
+    """Name the horizontal bars at 0, 1, ..., the first at the top.
 
-    Args:
-        axes: with a bar at 0, 1, 2, ...
-        names: one for each bar.
-        margin: in parts of the axis.
+    ``margin``, in parts of the axis, leaves room for the longest one's label.
     """
     axes.set_yticks(range(len(names)), [clipped(name) for name in names])
     axes.invert_yaxis()
@@ -70,12 +67,9 @@ def over_size(axes: Axes, ticks: Sequence[float]) -> None:
 
 
 def encoded(drawn: Figure, format: str = "png", digest: str = "") -> bytes:
-    """Return the bytes of a picture, which are the same for the same input.
+    """Return a picture as ``png`` or ``svg``, the same bytes for the same input.
 
-    Args:
-        drawn: the figure.
-        format: ``png`` or ``svg``.
-        digest: digest of what it shows, for `digest_of`; other fonts make other bytes.
+    ``digest`` is of what it shows, for `digest_of`: other fonts make other bytes.
     """
     buffer = io.BytesIO()
     # no version of matplotlib, no date

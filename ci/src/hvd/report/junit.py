@@ -11,7 +11,7 @@ import itertools
 import junitparser
 
 from hvd.report import verdict
-from hvd.report.model import RunReport
+from hvd.report.run_report import RunReport
 from hvd.report.text import plain
 
 

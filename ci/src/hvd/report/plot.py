@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Optional
 
-from hvd.report import canvas, checks
+from hvd.report import canvas, results
 from hvd.report.canvas import COLOURS, MARKERS
-from hvd.report.model import RunReport
+from hvd.report.run_report import RunReport
 from hvd.report.text import duration, plural
 
 #: Pixels of the height of `bandwidth`.
@@ -19,13 +19,13 @@ _MOST_SIZES = 9
 
 def bandwidth(report: RunReport) -> Optional[bytes]:
     """Return a PNG of bus bandwidth over message size; None if there is nothing to draw."""
-    series = checks.bandwidth(report.checks)
+    series = results.bandwidth(report.checks)
     if not series:
         return None
     with canvas.style():
         figure = canvas.figure(HEIGHT)
         axes = figure.add_subplot()
-        launchers = checks.unique(each.check for each in series)
+        launchers = results.unique(each.check for each in series)
         for each in series:
             place = launchers.index(each.check)
             # each thinner than the one before, so that lines that coincide all show
@@ -55,7 +55,7 @@ def bandwidth(report: RunReport) -> Optional[bytes]:
 def _ranks(report: RunReport) -> str:
     """``2 ranks, `` if every launcher in the picture started as many; else empty."""
     shown = [check for check in report.checks if check["bandwidth"] and not check["failures"]]
-    counts = {len(checks.ranks(check)) for check in shown}
+    counts = {len(results.ranks(check)) for check in shown}
     return f"{plural(counts.pop(), 'rank')}, " if len(counts) == 1 else ""
 
 

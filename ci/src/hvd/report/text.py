@@ -39,10 +39,8 @@ def table(
 ) -> List[str]:
     """Return the lines of a Markdown table, and an empty line.
 
-    Args:
-        header: titles of the columns.
-        rows: the cells; like the titles, they are escaped unless they are `Markdown`.
-        right: titles of the columns to align to the right.
+    Cells and titles are escaped unless they are `Markdown`; the columns whose titles are in
+    ``right`` are aligned to the right.
     """
     rule = [Markdown("---:" if title in right else ":---") for title in header]
     cells = [[escape(cell) for cell in row] for row in [header, rule, *rows]]
@@ -64,12 +62,10 @@ def code(text: str) -> Markdown:
 
 
 def link(path: str, directory: pathlib.Path, text: str = "") -> Markdown:
-    """Return a Markdown link to ``path``.
+    """Return a Markdown link to ``path``, as seen from a page in ``directory``.
 
     Args:
-        path: absolute, or relative to ``directory``.
-        directory: where the page with the link is.
-        text: what to show; by default the path.
+        path: absolute, or relative to ``directory``; it is the text if there is no other.
     """
     target = relative(path, directory)
     return Markdown(f"[{escape(text or target)}]({quote(target)})")

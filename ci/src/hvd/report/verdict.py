@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Iterator, List, Optional, Sequence, Tuple
+from typing import Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-from hvd.core.steps import Stage, Step
-from hvd.report import checks
-from hvd.report.model import RunReport
+from hvd.core.steps import Stage
+from hvd.report import results
+from hvd.report.run_report import RunReport
 from hvd.report.text import duration, plural
 
 
-@dataclasses.dataclass(frozen=True)
-class Case:
+class Case(NamedTuple):
     """A step, a check, an operation of a check, or a stage without steps.
 
     Args:
         suite: the stage, and within it the check: ``("build",)`` or ``("smoke", "mpirun")``.
-        name: name of the step, check, operation or stage.
         seconds: wall time; the cases of a suite add up to the time of the suite.
         failures: why it failed, the cause first; empty if it did not fail.
         skipped: why it was skipped; None if it was not.
-        log: its log, if there is one.
         part: the case of a check names the failure as well.
     """
 
@@ -36,13 +32,14 @@ class Case:
     @property
     def where(self) -> str:
         """``build: py-horovod``, ``smoke: mpirun`` or, for a stage, ``build``."""
-        return ": ".join(checks.unique([*self.suite, self.name]))
+        return ": ".join(results.unique([*self.suite, self.name]))
 
 
 def cases(report: RunReport) -> Iterator[Case]:
     """Yield the cases of a run in its order."""
+    failed_checks = {check["name"] for check in report.checks if check["failures"]}
     for stage in report.stages:
-        yield from _of_stage(stage, report)
+        yield from _of_stage(stage, failed_checks)
     for check in report.checks:
         yield from _of_check(check)
     if not report.stages and not report.checks:
@@ -54,43 +51,39 @@ def problems(report: RunReport) -> List[Case]:
     return [case for case in cases(report) if case.failures and not case.part]
 
 
-def _of_stage(stage: Stage, report: RunReport) -> Iterator[Case]:
-    failed_checks = {check["name"] for check in report.checks if check["failures"]}
+def _of_stage(stage: Stage, failed_checks: Set[str]) -> Iterator[Case]:
+    suite = (stage.name,)
     for step in stage.steps:
+        failures, skipped = [], None
+        if step.status == "skipped":
+            skipped = step.detail
+        elif step.status == "failed" and stage.status == "failed":
+            failures = [step.detail or "no reason given"]
+        elif step.status == "failed":
+            skipped = f"failed, and the stage continued without it: {step.detail}"
         part = stage.name == "smoke" and step.name in failed_checks
-        yield _of_step(step, stage, part)
-    failures = []
+        yield Case(suite, step.name, step.seconds, failures, skipped, step.log, part)
     if stage.status == "failed" and not any(step.status == "failed" for step in stage.steps):
         failures = ["the stage failed, but none of its steps did"]
-    if failures or not stage.steps:
-        yield Case((stage.name,), stage.name, stage.seconds, failures)
+        yield Case(suite, stage.name, stage.seconds, failures)
+    elif not stage.steps:
+        yield Case(suite, stage.name, stage.seconds)
 
 
-def _of_step(step: Step, stage: Stage, part: bool) -> Case:
-    failures, skipped = [], None
-    if step.status == "skipped":
-        skipped = step.detail
-    elif step.status == "failed" and stage.status == "failed":
-        failures = [step.detail or "no reason given"]
-    elif step.status == "failed":
-        skipped = f"failed, and the stage continued without it: {step.detail}"
-    return Case((stage.name,), step.name, step.seconds, failures, skipped, step.log, part)
-
-
-def _of_check(check: checks.Check) -> Iterator[Case]:
+def _of_check(check: results.Check) -> Iterator[Case]:
     suite = ("smoke", check["name"])
-    operations = checks.operations(check).values()
-    spent = {each.name: each.slowest[1] if each.slowest else 0.0 for each in operations}
+    operations = results.operations(check)
+    spent = {name: each.slowest[1] if each.slowest else 0.0 for name, each in operations.items()}
     rest = max(0.0, check["seconds"] - sum(spent.values()))
     yield Case(suite, check["name"], rest, check["failures"], log=check["log"])
-    for each in operations:
+    for name, each in operations.items():
         failures = [
             f"rank {rank}: {' in '.join(filter(None, [kind, ', '.join(filter(None, cases))]))}"
             for kind, by_rank in each.faults.items()
             for rank, cases in by_rank.items()
         ]
         log = check["log"] if failures else None
-        yield Case(suite, each.name, spent[each.name], failures, log=log, part=True)
+        yield Case(suite, name, spent[name], failures, log=log, part=True)
 
 
 def sentence(report: RunReport) -> str:

@@ -1,11 +1,11 @@
 """Say which rank made a launch fail, in which operation, and how.
 
-When one rank dies or hangs, the others wait for it, in the same operation or in a later one.
-The culprits come first; then those that only waited, which the text says.
+When one rank dies or hangs, the others wait for it.  The culprits come first.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 import signal
 from typing import List, Sequence, Set
@@ -30,25 +30,18 @@ _SHUT_DOWN = "Horovod has been shut down"
 
 def failures(launch: Launch, ranks: Sequence[Rank]) -> List[str]:
     """Return what went wrong in a launch, the cause first; empty if nothing did."""
-    sizes = sorted({rank.size for rank in ranks if rank.size is not None})
-    if sizes not in ([], [launch.ranks]):
-        found = " and ".join(map(str, sizes))
-        return [
-            f"expected one world of {launch.ranks} ranks, got separate worlds of size {found}: "
-            + _provenance(launch, ranks)
-        ]
-    died = [rank for rank in ranks if _died(rank)]
-    raised = [rank for rank in ranks if rank.error and not _consequence(rank.error)]
-    hung = _hung(launch, ranks) if launch.timed_out and not died and not raised else []
-    culprits = [*died, *raised, *hung]
-    texts = [
-        *map(_death, died),
-        *map(_exception, raised),
-        *(
-            f"{rank.label} hung {rank.where}, killed after {launch.seconds:.0f} s{_place(rank)}"
-            for rank in hung
-        ),
-    ]
+    sizes = {rank.size for rank in ranks} - {None}
+    if sizes - {launch.ranks}:
+        found = " and ".join(map(str, sorted(sizes)))
+        worlds = f"expected one world of {launch.ranks} ranks, got separate worlds of size {found}"
+        return [f"{worlds}: {_provenance(launch, ranks)}"]
+    ended = [rank for rank in ranks if _died(rank)]
+    ended += [rank for rank in ranks if rank.error and not _follows(rank.error)]
+    hung = _hung(launch, ranks) if launch.timed_out and not ended else []
+    after = f"after {launch.seconds:.0f} s"
+    texts = [_ending(rank) for rank in ended]
+    texts += [f"{rank.label} hung {rank.where}, killed {after}{_place(rank)}" for rank in hung]
+    culprits = ended + hung
     if any(rank.rank is None for rank in culprits):
         texts.append(_provenance(launch, ranks))
     for rank in ranks:
@@ -62,8 +55,13 @@ def failures(launch: Launch, ranks: Sequence[Rank]) -> List[str]:
             texts.append(f"{rank.label} was waiting {rank.where}{error}")
         else:
             terminated = f"{rank.label} was terminated {rank.where}"
-            texts.append(_exception(rank) if rank.error else terminated)
-    return texts or _launcher(launch)
+            texts.append(_ending(rank) if rank.error else terminated)
+    if not texts and launch.timed_out:
+        texts = [f"{launch.launcher.name} did not end although every rank did; killed {after}"]
+    elif not texts and launch.status != 0:
+        status = f"exited with status {launch.status}"
+        texts = [f"{launch.launcher.name} {status} although no rank failed"]
+    return texts
 
 
 def _provenance(launch: Launch, ranks: Sequence[Rank]) -> str:
@@ -86,7 +84,7 @@ def _died(rank: Rank) -> bool:
     return not rank.done or (rank.status != 0 and not rank.wrong)
 
 
-def _consequence(error: dict) -> bool:
+def _follows(error: dict) -> bool:
     """Say if another rank may have caused an exception by leaving."""
     return error["kind"] == _CONSEQUENCE or _SHUT_DOWN in error["detail"]
 
@@ -114,30 +112,23 @@ def _missing_ranks(launch: Launch) -> Set[int]:
     """Return the ranks that Horovod's stall inspector last complained of in the log."""
     text = launch.log.read_text(errors="replace") if launch.log.exists() else ""
     _, found, tail = text.rpartition("Missing ranks:\n")
-    missing: Set[int] = set()
-    for line in tail.splitlines() if found else []:
-        match = _MISSING.match(line)
-        if not match:
-            break
-        missing.add(int(match[1]))
-    return missing
+    matches = map(_MISSING.match, tail.splitlines() if found else [])
+    return {int(match[1]) for match in itertools.takewhile(bool, matches)}
 
 
 def _place(rank: Rank) -> str:
     return f", at {rank.stack[0]}" if rank.stack else ""
 
 
-def _death(rank: Rank) -> str:
+def _ending(rank: Rank) -> str:
+    """Say how a rank ended: by an exception, a signal or an exit status."""
+    if rank.error:
+        return f"{rank.label} raised {rank.error['kind']} {rank.where}: {rank.error['detail']}"
     if rank.signal is None:
         return f"{rank.label} ended with exit status {rank.status} {rank.where}"
     if not rank.crash:
         return f"{rank.label} died (signal {rank.signal}) {rank.where}"
     return f"{rank.label} died (signal {rank.signal}: {rank.crash}) {rank.where}{_place(rank)}"
-
-
-def _exception(rank: Rank) -> str:
-    assert rank.error
-    return f"{rank.label} raised {rank.error['kind']} {rank.where}: {rank.error['detail']}"
 
 
 def _without_record(launch: Launch, ranks: Sequence[Rank]) -> List[str]:
@@ -149,18 +140,7 @@ def _without_record(launch: Launch, ranks: Sequence[Rank]) -> List[str]:
         return [f"{launch.launcher.name} {ending} {after}"]
     if any(rank.number is None for rank in ranks):
         return [f"only {len(ranks)} of {launch.ranks} processes left a record"]
-    absent = sorted(set(range(launch.ranks)) - {rank.number for rank in ranks})
     return [
         f"rank {number} left no record: it was not started, or ended before it could write"
-        for number in absent
+        for number in sorted(set(range(launch.ranks)) - {rank.number for rank in ranks})
     ]
-
-
-def _launcher(launch: Launch) -> List[str]:
-    """Return what the launcher itself did wrong, when all ranks are fine."""
-    name = launch.launcher.name
-    if launch.timed_out:
-        return [f"{name} did not end although every rank did; killed after {launch.seconds:.0f} s"]
-    if launch.status != 0:
-        return [f"{name} exited with status {launch.status} although no rank failed"]
-    return []

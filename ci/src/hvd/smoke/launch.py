@@ -19,13 +19,7 @@ CHECK_BUILD = PROGRAM.with_name("program_check_build.py")
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """A built Horovod.
-
-    Args:
-        python: the interpreter that can import Horovod and its framework.
-        environment: the whole environment; ``horovodrun`` and ``mpirun`` are taken from its
-            ``PATH``.
-    """
+    """A built Horovod: the Python that can import it, and the environment of its programs."""
 
     python: pathlib.Path
     environment: Mapping[str, str]
@@ -37,10 +31,9 @@ class Launcher:
 
     Args:
         name: the words that a user would type.
-        program: the executable, looked up on the target's ``PATH``; empty if the target's
-            Python starts the ranks.
+        program: the executable on the target's ``PATH``; empty if the target's Python is it.
         options: its arguments; ``{ranks}`` stands for the number of ranks.
-        controller: Horovod's controller under this launcher, ``mpi`` or ``gloo``.
+        controller: Horovod's, ``mpi`` or ``gloo``.
         operations: what carries Horovod's operations on CPUs; the controller if empty.
         device: where the tensors are, ``cpu`` or ``gpu``.
         cluster: whose workers the ranks are, ``spark`` or ``ray``, if any.
@@ -79,9 +72,7 @@ OWN_GPU = ("nccl", "rccl", "ddl")
 def launchers(expectation: Expectation, gpu: str = "") -> List[Launcher]:
     """Return the launchers whose controller and operations the build has.
 
-    Args:
-        gpu: what carries the operations on GPUs, as ``Built.case`` has it; empty if nothing
-            does, or if there is no GPU.
+    ``gpu`` carries the operations on GPUs, as ``Built.case`` has it; empty without a GPU.
     """
     return [
         each
@@ -115,10 +106,8 @@ class Launch:
     """A launch that is over.
 
     Args:
-        launcher: how it was launched.
         executable: the launcher's path.
-        mpirun: path of the ``mpirun`` that was used, also by ``horovodrun --mpi``; None
-            if none was.
+        mpirun: path of the ``mpirun`` that the launcher is or calls; None if none.
         ranks: how many were asked for.
         status: exit status of the launcher; negative for a signal, None for a time-out.
         seconds: wall time.
@@ -146,12 +135,9 @@ def launch(
     ranks: int,
     timeout: float,
 ) -> Launch:
-    """Run `PROGRAM` on ``ranks`` ranks, its records in the empty directory ``out``.
+    """Run `PROGRAM` with ``options`` on ``ranks`` ranks; the directory ``out`` is empty.
 
     A launch that outlasts ``timeout`` seconds is killed with every process that came of it.
-
-    Args:
-        options: further ones of `PROGRAM`.
 
     Raises:
         HvdError: the launcher is not on the target's ``PATH``.
@@ -160,14 +146,13 @@ def launch(
     mpirun = find_program(target, "mpirun") if launcher.controller == "mpi" else None
     if launcher.cluster == "spark" and not target.environment.get("JAVA_HOME"):
         find_program(target, "java")
+    executable = str(target.python)
+    words = [executable, CLUSTER, launcher.cluster]
     if launcher.program:
         executable = find_program(target, launcher.program)
-        words = [*launcher.command(executable, ranks), str(target.python), str(PROGRAM)]
-    else:
-        executable = str(target.python)
-        words = [executable, str(CLUSTER), launcher.cluster]
+        words = [*launcher.command(executable, ranks), target.python, PROGRAM]
     words += ["--controller", launcher.controller, "--device", launcher.device]
-    words += ["--ranks", str(ranks), "--out", str(out), *options]
+    words += ["--ranks", ranks, "--out", out, *options]
     log = out / "log.txt"
     env = environment(launcher, target, timeout)
     try:
@@ -191,9 +176,9 @@ def environment(launcher: Launcher, target: Target, timeout: float) -> Dict[str,
 def horovod_settings(controller: str, operations: str, timeout: float) -> Dict[str, str]:
     """Return the variables that `PROGRAM` needs on any machine.
 
-    HOROVOD_CONTROLLER and HOROVOD_CPU_OPERATIONS are set so that neither a default nor the
-    surroundings choose; the program verifies what came of it.  Horovod warns of ranks that
-    keep others waiting after a quarter of ``timeout`` seconds, so that the log says so.
+    Controller and operations are set so that neither a default nor the surroundings choose; the
+    program verifies what came of it.  Horovod warns of ranks that keep others waiting after a
+    quarter of ``timeout`` seconds, so that the log says so.
 
     Args:
         operations: what carries the operations on CPUs; the controller if empty.
@@ -214,18 +199,20 @@ def small_machine(path: Optional[str] = None) -> Dict[str, str]:
         path: of the programs; None for that of this process.
     """
     settings = {
-        # More ranks than cores is what a test machine may need: Open MPI 4, and 5.
+        # a test machine may have fewer cores than ranks: Open MPI 4, and 5
         "OMPI_MCA_rmaps_base_oversubscribe": "1",
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-        # Each rank has two threads that poll; on few cores they would keep the others out:
-        # Open MPI, and Intel MPI by its Developer Reference for Linux.
+        # each rank has two threads that poll; on few cores they would keep the others out:
+        # Open MPI, and Intel MPI by its Developer Reference for Linux
         "OMPI_MCA_mpi_yield_when_idle": "1",
         "I_MPI_WAIT_MODE": "1",
     }
     if os.geteuid() == 0:  # a container
-        for prefix in ("OMPI", "PRTE"):
-            settings[f"{prefix}_ALLOW_RUN_AS_ROOT"] = "1"
-            settings[f"{prefix}_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
+        settings.update(
+            (f"{prefix}_ALLOW_RUN_AS_ROOT{suffix}", "1")
+            for prefix in ("OMPI", "PRTE")
+            for suffix in ("", "_CONFIRM")
+        )
     if not (shutil.which("ssh", path=path) or shutil.which("rsh", path=path)):
         # Open MPI 4 stops without one, though it starts nothing elsewhere:
         # https://github.com/open-mpi/ompi/blob/v4.1.8/orte/mca/plm/rsh/plm_rsh_component.c

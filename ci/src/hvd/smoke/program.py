@@ -16,12 +16,6 @@ import traceback
 from program_record import Recorder, mpi_libraries, supervise
 
 
-def main() -> int:
-    arguments = parse()
-    supervise(arguments.out)
-    return run(arguments)
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Be one rank, in this process; return its exit status."""
     recorder = Recorder(arguments.out)
@@ -73,9 +67,9 @@ def work(recorder: Recorder, arguments: argparse.Namespace) -> int:
         arguments.controller,
     )
     # After Horovod's import, so that Horovod and its framework choose the libraries.
-    import program_checks
+    import program_operations
 
-    program_checks.run(session)
+    program_operations.run(session)
     recorder.emit("done", done=True)
     # A launcher kills the other ranks when one has left with a failure: not before they are done.
     session.meet()
@@ -84,4 +78,6 @@ def work(recorder: Recorder, arguments: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ARGUMENTS = parse()
+    supervise(ARGUMENTS.out)
+    sys.exit(run(ARGUMENTS))

@@ -15,7 +15,7 @@ say that an allreduce works at this size, not what a network can do.
 import functools
 import statistics
 import time
-from typing import Callable, Dict
+from typing import Callable
 
 import numpy as np
 from program_session import Session
@@ -34,29 +34,29 @@ _BUDGET = 0.3
 def run(session: Session) -> None:
     """Measure Horovod, and as the reference mpi4py on NumPy buffers if it is there."""
     for size in QUICK_BYTES if session.quick else BYTES:
-        for method, allreduce in _methods(session, size).items():
+        for method in ["horovod"] + ["mpi4py"] * bool(session.mpi):
             seconds = session.recorder.check(
                 f"bandwidth of allreduce sum by {method}",
-                functools.partial(_median, session, allreduce),
+                functools.partial(_median, session, _call(session, method, size)),
                 dtype="float32",
                 elements=size // 4,
             )
             session.recorder.emit("bandwidth", method=method, bytes=size, seconds=seconds)
 
 
-def _methods(session: Session, size: int) -> Dict[str, Callable[[], None]]:
-    # Zeros, because the sum may be in place, over and over.
+def _call(session: Session, method: str, size: int) -> Callable[[], None]:
+    """Return a function that sums ``size`` bytes, of zeros: it may be in place, over and over."""
     zeros = np.zeros(size // 4, np.float32)
-    tensor, mpi = session.tensor(zeros), session.mpi
+    if method == "mpi4py":
+        mpi = session.mpi
+        return lambda: mpi.COMM_WORLD.Allreduce(mpi.IN_PLACE, zeros, op=mpi.SUM)
+    tensor = session.tensor(zeros)
 
     def by_horovod() -> None:
         session.allreduce_in_place(tensor, f"bandwidth {size}")
         session.wait()
 
-    def by_mpi() -> None:
-        mpi.COMM_WORLD.Allreduce(mpi.IN_PLACE, zeros, op=mpi.SUM)
-
-    return {"horovod": by_horovod, "mpi4py": by_mpi} if mpi else {"horovod": by_horovod}
+    return by_horovod
 
 
 def _median(session: Session, allreduce: Callable[[], None]) -> float:

@@ -2,10 +2,9 @@
 
     python program_check_build.py /opt/horovod/bin/horovodrun torch
 
-Horovod asks each of its questions in a new process, forked from the one of ``horovodrun``, which
-imports the framework for it: PyTorch six times over (horovod/common/util.py,
-``_check_extension_lambda``).  A process that is forked from here has the framework already; what
-is Horovod's it still imports itself.  Needs the standard library alone.
+Horovod asks each of its questions in a new process, forked from ``horovodrun``, which imports
+the framework for it: PyTorch six times (horovod/common/util.py, ``_check_extension_lambda``).
+Forked from here it has the framework already.  Needs the standard library alone.
 """
 
 import contextlib

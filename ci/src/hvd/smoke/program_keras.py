@@ -1,6 +1,6 @@
-"""Keras, on TensorFlow: ``fit`` with Horovod's optimizer and callback."""
+"""Keras, on TensorFlow: ``fit`` with Horovod's optimizer and callback; see `Session`."""
 
-from typing import Any
+from typing import Any, Dict
 
 import horovod.keras as horovod
 import keras
@@ -8,45 +8,42 @@ import numpy as np
 from program_training import MOMENTUM, RATE, SHAPES, Arrays, Batches, Trainer
 
 keras.backend.set_floatx("float64")
+broadcast_by = "keras BroadcastGlobalVariablesCallback"
 
 
-def trainer() -> Trainer:
-    """Return ``keras.Model.fit`` as a way of training."""
-    return Trainer(
-        "keras fit with DistributedOptimizer",
-        _model,
-        lambda model: model.get_weights(),
-        _train,
-        "keras BroadcastGlobalVariablesCallback",
-        _broadcast,
-    )
+def trainers() -> Dict[str, Trainer]:
+    return {"keras fit with DistributedOptimizer": _train}
 
 
-def _model(weights: Arrays) -> Any:
+def network(weights: Arrays) -> Any:
     (features, hidden), _, (_, outputs), _ = SHAPES
-    model = keras.models.Sequential(
+    made = keras.models.Sequential(
         [
             keras.layers.Dense(hidden, activation="tanh", input_shape=(features,)),
             keras.layers.Dense(outputs),
         ]
     )
-    model.set_weights(weights)
-    model.compile(optimizer=_sgd(), loss="mean_squared_error")
-    return model
+    made.set_weights(weights)
+    made.compile(optimizer=_sgd(), loss="mean_squared_error")
+    return made
 
 
-def _broadcast(model: Any) -> None:
+def weights(network: Any) -> Arrays:
+    return network.get_weights()
+
+
+def broadcast(network: Any) -> None:
     callback = horovod.callbacks.BroadcastGlobalVariablesCallback(0)
-    callback.set_model(model)
+    callback.set_model(network)
     # fit calls this after the first batch, which would have changed the weights
     callback.on_batch_end(0)
 
 
-def _train(model: Any, batches: Batches, distributed: bool) -> None:
+def _train(network: Any, batches: Batches, distributed: bool) -> None:
     optimizer = horovod.DistributedOptimizer(_sgd()) if distributed else _sgd()
-    model.compile(optimizer=optimizer, loss="mean_squared_error")
+    network.compile(optimizer=optimizer, loss="mean_squared_error")
     x, y = (np.concatenate(each) for each in zip(*batches))
-    model.fit(x, y, batch_size=len(batches[0][0]), epochs=1, shuffle=False, verbose=0)
+    network.fit(x, y, batch_size=len(batches[0][0]), epochs=1, shuffle=False, verbose=0)
 
 
 def _sgd() -> Any:

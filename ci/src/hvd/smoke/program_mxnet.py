@@ -1,6 +1,6 @@
 """MXNet in a `Session`."""
 
-from typing import Any, List
+from typing import Any, Dict, List
 
 import horovod.mxnet as horovod
 import mxnet as mx
@@ -17,6 +17,7 @@ mx.util.set_np_shape(True)
 
 class Framework(Session):
     hvd = horovod
+    broadcast_by = "broadcast_parameters"
     #: Source: horovod 0.28.1, horovod/mxnet/tensor_util.cc (TensorUtil::GetDType).
     left_out = (("every operation", "bool", _UNSUPPORTED),)
 
@@ -34,66 +35,55 @@ class Framework(Session):
     def array(self, tensor: mx.nd.NDArray) -> np.ndarray:
         return tensor.asnumpy()
 
-    def trainers(self) -> List[Trainer]:
-        def broadcast(model: mx.gluon.nn.Sequential) -> None:
-            horovod.broadcast_parameters(dict(enumerate(_parameters(model))), root_rank=0)
+    def trainers(self) -> Dict[str, Trainer]:
+        names = "DistributedTrainer steps", "DistributedOptimizer steps"
+        return dict(zip(names, (self.train_by_trainer, self.train_by_optimizer)))
 
-        return [
-            Trainer(
-                "DistributedTrainer steps",
-                self.model,
-                self.weights,
-                self.train_by_trainer,
-                "broadcast_parameters",
-                broadcast,
-            ),
-            Trainer(
-                "DistributedOptimizer steps", self.model, self.weights, self.train_by_optimizer
-            ),
-        ]
-
-    def model(self, weights: Arrays) -> mx.gluon.nn.Sequential:
-        model = mx.gluon.nn.Sequential()
+    def network(self, weights: Arrays) -> mx.gluon.nn.Sequential:
+        network = mx.gluon.nn.Sequential()
         for each, activation in zip(weights[::2], ("tanh", None)):
             inputs, outputs = each.shape
-            model.add(mx.gluon.nn.Dense(outputs, activation, in_units=inputs, dtype="float64"))
-        model.initialize(ctx=self.context)
-        for parameter, each in zip(_parameters(model), weights):
+            network.add(mx.gluon.nn.Dense(outputs, activation, in_units=inputs, dtype="float64"))
+        network.initialize(ctx=self.context)
+        for parameter, each in zip(_parameters(network), weights):
             parameter.set_data(self.tensor(each.T))
-        return model
+        return network
 
-    def weights(self, model: mx.gluon.nn.Sequential) -> Arrays:
-        return [self.array(parameter.data()).T for parameter in _parameters(model)]
+    def weights(self, network: mx.gluon.nn.Sequential) -> Arrays:
+        return [self.array(parameter.data()).T for parameter in _parameters(network)]
 
-    def differentiate(self, model: mx.gluon.nn.Sequential, x: np.ndarray, y: np.ndarray) -> None:
+    def broadcast(self, network: mx.gluon.nn.Sequential) -> None:
+        horovod.broadcast_parameters(dict(enumerate(_parameters(network))), root_rank=0)
+
+    def differentiate(self, network: mx.gluon.nn.Sequential, x: np.ndarray, y: np.ndarray) -> None:
         with mx.autograd.record():
-            loss = mx.nd.mean(mx.nd.square(model(self.tensor(x)) - self.tensor(y)))
+            loss = mx.nd.mean(mx.nd.square(network(self.tensor(x)) - self.tensor(y)))
         loss.backward()
 
     def train_by_trainer(
-        self, model: mx.gluon.nn.Sequential, batches: Batches, distributed: bool
+        self, network: mx.gluon.nn.Sequential, batches: Batches, distributed: bool
     ) -> None:
         kind = horovod.DistributedTrainer if distributed else mx.gluon.Trainer
         settings = {"learning_rate": RATE, "momentum": MOMENTUM}
-        trainer = kind(model.collect_params(), "sgd", settings)
+        trainer = kind(network.collect_params(), "sgd", settings)
         for x, y in batches:
-            self.differentiate(model, x, y)
+            self.differentiate(network, x, y)
             trainer.step(1)  # the loss is a mean already
 
     def train_by_optimizer(
-        self, model: mx.gluon.nn.Sequential, batches: Batches, distributed: bool
+        self, network: mx.gluon.nn.Sequential, batches: Batches, distributed: bool
     ) -> None:
         optimizer: Any = mx.optimizer.SGD(learning_rate=RATE, momentum=MOMENTUM)
         if distributed:
             optimizer = horovod.DistributedOptimizer(optimizer)
-        parameters = _parameters(model)
+        parameters = _parameters(network)
         states = [optimizer.create_state(i, each.data()) for i, each in enumerate(parameters)]
         for x, y in batches:
-            self.differentiate(model, x, y)
+            self.differentiate(network, x, y)
             for i, each in enumerate(parameters):
                 optimizer.update(i, each.data(), each.grad(), states[i])
 
 
-def _parameters(model: mx.gluon.nn.Sequential) -> List[mx.gluon.Parameter]:
+def _parameters(network: mx.gluon.nn.Sequential) -> List[mx.gluon.Parameter]:
     """Return weight and bias of one layer after the other."""
-    return [parameter for layer in model for parameter in (layer.weight, layer.bias)]
+    return [parameter for layer in network for parameter in (layer.weight, layer.bias)]

@@ -37,24 +37,19 @@ def record_of(out: pathlib.Path, pid: int) -> pathlib.Path:
     return out / f"process-{socket.gethostname()}-{pid}.txt"
 
 
-def launcher_rank() -> Optional[int]:
-    """Return the rank that the launcher gave this process, None if it gave none."""
-    ranks = (os.environ.get(variable, "") for variable in RANK_VARIABLES)
-    return next((int(rank) for rank in ranks if rank.isdigit()), None)
-
-
 def _process(pid: int) -> Dict[str, Any]:
-    return {"host": socket.gethostname(), "pid": pid, "launcher_rank": launcher_rank()}
+    ranks = (os.environ.get(variable, "") for variable in RANK_VARIABLES)
+    launcher_rank = next((int(rank) for rank in ranks if rank.isdigit()), None)
+    return {"host": socket.gethostname(), "pid": pid, "launcher_rank": launcher_rank}
 
 
 def supervise(out: pathlib.Path) -> None:
     """Fork: the child returns and becomes the rank, the parent records how the child ended.
 
     Launchers disagree on what they say of a rank that died: MPICH's Hydra kills the others at
-    once and names one of those, Open MPI names only the first.  The parent knows.
-    It ends the way that its child did, so the launcher sees what it would see without it; on
-    SIGTERM it has the child write its stack and kills it.  If the launcher kills both, there is
-    no ``exit`` event.
+    once and names one of those, Open MPI names only the first.  The parent ends as its child did,
+    so the launcher sees no difference; on SIGTERM it has the child write its stack and kills it.
+    If the launcher kills both, there is no ``exit`` event.
     """
     parent = os.getpid()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # until it is handled
@@ -83,16 +78,10 @@ def supervise(out: pathlib.Path) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     killed_by = os.WTERMSIG(wait_status) if os.WIFSIGNALED(wait_status) else None
     status = None if killed_by else os.WEXITSTATUS(wait_status)
-    ending = {
-        "event": "exit",
-        **_process(child),
-        "signal": killed_by,
-        "status": status,
-        "told_to_end": bool(told),
-    }
+    ending = {"signal": killed_by, "status": status, "told_to_end": bool(told)}
     with record_of(out, child).open("a") as file:
         # The child may have died in the middle of a line.
-        file.write("\n" + json.dumps(ending) + "\n")
+        file.write("\n" + json.dumps({"event": "exit", **_process(child), **ending}) + "\n")
     imitated = signal.SIGTERM if told else killed_by
     if imitated:
         if imitated != signal.SIGKILL:
@@ -135,13 +124,11 @@ class Recorder:
         dtype: Optional[str] = None,
         elements: Optional[int] = None,
     ) -> Any:
-        """Run ``call`` as ``operation`` and return its result.
+        """Run ``call`` as ``operation`` and return its result; record its wall time.
 
         Args:
             operation: name; unique on a rank together with ``dtype`` and ``elements``.
-            call: the operation; its wall time is recorded.
             verify: returns what is wrong with the result, "" if nothing is.
-            dtype: element type, if the operation has one.
             elements: number of elements that this rank contributes.
 
         Raises:

@@ -24,12 +24,9 @@ LIMITS = {"product": 3, "average": 2**40}
 
 
 class Expected(NamedTuple):
-    """The right result of an operation.
+    """The right result of an operation; ``values`` may be of a wider type than its ``dtype``.
 
-    Args:
-        values: may be of a wider element type than the result.
-        dtype: the element type of the result.
-        tolerance: largest absolute error: one for all elements, or an array of ``values``' shape.
+    ``tolerance`` is the largest absolute error: one for all, or an array of ``values``' shape.
     """
 
     values: np.ndarray
@@ -45,15 +42,12 @@ def exactly(values: np.ndarray) -> Expected:
 def inputs(
     key: str, shapes: Sequence[Sequence[int]], dtype: str, operation: str = "sum"
 ) -> List[np.ndarray]:
-    """Return what each rank contributes to the ``operation`` that is known as ``key``.
+    """Return what each rank contributes to the ``operation`` known as ``key``: one of each shape.
 
     Floating-point values have magnitudes in [0.5, 1.5) and random signs: sums cancel, products
     of many ranks neither overflow nor vanish in float16.  Integers may be so large that their sum
     just does not overflow, unless `LIMITS` has less, so that a detour through a floating-point
     type shows.
-
-    Args:
-        shapes: one per rank.
     """
     kind = np.dtype(dtype)
     # float64 with all its bits, so that a detour through float32 shows.

@@ -26,8 +26,12 @@ class Session:
     Such a class has ``hvd`` and ``left_out``, and these methods: ``place(device, local_rank)``
     puts tensors on the CPU, or on the GPU of this rank (ranks may share one); ``tensor(array)``
     returns a tensor with a copy of an array, and ``array(tensor)`` the data of a tensor;
-    ``narrow(array)`` returns a tensor of bfloat16 and ``wide(tensor)`` one of float32;
-    ``trainers()`` returns each way of training, a `program_training.Trainer`.
+    ``narrow(array)`` returns a tensor of bfloat16 and ``wide(tensor)`` one of float32.
+
+    To train, it has: ``network(weights)`` returns a network with weights of
+    `program_training.SHAPES`, and ``weights(network)`` these; ``broadcast(network)`` gives the
+    network of rank 0 to all by the function named ``broadcast_by``; ``trainers()`` returns, by
+    the names of their checks, each `program_training.Trainer`.
 
     Attributes:
         hvd: the framework's Horovod module, such as ``horovod.torch``.
@@ -114,32 +118,42 @@ class Session:
             operation, call, lambda got: self.mismatch(got, expected), dtype, elements
         )
 
+    def draw(
+        self, key: str, *shape: int, dtype: str = "float32", operation: str = "sum"
+    ) -> List[np.ndarray]:
+        """Return what each rank contributes: `program_reference.inputs` of one ``shape``."""
+        return reference.inputs(key, [shape] * self.size, dtype, operation)
+
     def check_tensor(
         self,
         operation: str,
         arrays: List[np.ndarray],
         call: Callable[..., Any],
         expected: Any,
+        narrow: bool = False,
     ) -> None:
         """Check that ``call(tensor, name=name)`` makes ``expected`` of ``arrays``.
 
         Args:
             arrays: what each rank contributes.
+            narrow: as bfloat16; the result is compared as float32.
         """
         mine = arrays[self.rank]
-        tensor = self.tensor(mine)
+        tensor = self.narrow(mine) if narrow else self.tensor(mine)
+        dtype = "bfloat16" if narrow else str(mine.dtype)
         # the name has to be the same on all ranks
-        name = f"{operation} {mine.dtype} {arrays[0].size}"
-        self.check(
-            operation, lambda: call(tensor, name=name), expected, str(mine.dtype), mine.size
-        )
+        name = f"{operation} {dtype} {arrays[0].size}"
+
+        def result() -> Any:
+            got = call(tensor, name=name)
+            return self.wide(got) if narrow else got
+
+        self.check(operation, result, expected, dtype, mine.size)
 
     def mismatch(self, got: Any, expected: Any) -> str:
         """Return how a result differs from what is ``expected``, "" if it does not.
 
-        Args:
-            expected: an `Expected` for a tensor, a list for several results; anything else has to
-                be equal.
+        That is an `Expected` for a tensor, a list for several results, or else an equal object.
         """
         if isinstance(expected, Expected):
             return reference.mismatch(self.array(got), expected)

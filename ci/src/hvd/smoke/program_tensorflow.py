@@ -15,6 +15,7 @@ _NOT_ALLOWED = "horovod.tensorflow: value for attr 'T' is not in the list of all
 
 class Framework(Session):
     hvd = horovod
+    broadcast_by = "broadcast_variables"
     #: Source: horovod 0.28.1, horovod/tensorflow/mpi_ops.cc (REGISTER_OP).
     left_out = (
         ("reductions", "bool", _NOT_ALLOWED),
@@ -76,26 +77,18 @@ class Framework(Session):
         """Sum ``tensor`` over the ranks; into a new tensor, as TensorFlow's do not change."""
         self.allreduce(tensor, name, "sum")
 
-    def trainers(self) -> List[Trainer]:
-        def model(weights: Arrays) -> List[tf.Variable]:
-            return [tf.Variable(each) for each in weights]
-
-        def weights(model: List[tf.Variable]) -> Arrays:
-            return [variable.numpy() for variable in model]
-
-        def broadcast(model: List[tf.Variable]) -> None:
-            horovod.broadcast_variables(model, root_rank=0)
-
+    def trainers(self) -> Dict[str, Trainer]:
         names = "DistributedGradientTape steps", "DistributedOptimizer steps"
-        found = [
-            Trainer(names[0], model, weights, _by_tape, "broadcast_variables", broadcast),
-            Trainer(names[1], model, weights, _by_optimizer),
-        ]
-        if self.keras:
-            import program_keras
+        return dict(zip(names, (_by_tape, _by_optimizer)))
 
-            found.append(program_keras.trainer())
-        return found
+    def network(self, weights: Arrays) -> List[tf.Variable]:
+        return [tf.Variable(each) for each in weights]
+
+    def weights(self, network: List[tf.Variable]) -> Arrays:
+        return [variable.numpy() for variable in network]
+
+    def broadcast(self, network: List[tf.Variable]) -> None:
+        horovod.broadcast_variables(network, root_rank=0)
 
 
 def _sgd() -> Any:
@@ -103,23 +96,23 @@ def _sgd() -> Any:
     return tf.compat.v1.train.MomentumOptimizer(RATE, MOMENTUM)
 
 
-def _loss(model: List[tf.Variable], x: np.ndarray, y: np.ndarray) -> tf.Tensor:
-    inner, bias, outer, last = model
+def _loss(network: List[tf.Variable], x: np.ndarray, y: np.ndarray) -> tf.Tensor:
+    inner, bias, outer, last = network
     hidden = tf.tanh(tf.matmul(tf.constant(x), inner) + bias)
     return tf.reduce_mean(tf.square(tf.matmul(hidden, outer) + last - tf.constant(y)))
 
 
-def _by_tape(model: List[tf.Variable], batches: Batches, distributed: bool) -> None:
+def _by_tape(network: List[tf.Variable], batches: Batches, distributed: bool) -> None:
     optimizer = _sgd()
     for x, y in batches:
         with tf.GradientTape() as tape:
-            loss = _loss(model, x, y)
+            loss = _loss(network, x, y)
         if distributed:
             tape = horovod.DistributedGradientTape(tape)
-        optimizer.apply_gradients(zip(tape.gradient(loss, model), model))
+        optimizer.apply_gradients(zip(tape.gradient(loss, network), network))
 
 
-def _by_optimizer(model: List[tf.Variable], batches: Batches, distributed: bool) -> None:
+def _by_optimizer(network: List[tf.Variable], batches: Batches, distributed: bool) -> None:
     optimizer = horovod.DistributedOptimizer(_sgd()) if distributed else _sgd()
     for x, y in batches:
-        optimizer.minimize(functools.partial(_loss, model, x, y), var_list=model)
+        optimizer.minimize(functools.partial(_loss, network, x, y), var_list=network)

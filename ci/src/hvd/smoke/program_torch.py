@@ -14,6 +14,7 @@ torch.set_num_threads(1)
 
 class Framework(Session):
     hvd = horovod
+    broadcast_by = "broadcast_parameters"
     #: Source: horovod 0.28.1, horovod/torch/mpi_ops_v2.cc (PYBIND11_MODULE) and mpi_ops.py.
     left_out = (
         ("every operation", "bool", "Tensor type torch.BoolTensor is not supported"),
@@ -50,34 +51,31 @@ class Framework(Session):
         ]
         return [horovod.synchronize(handle) for handle in handles]
 
-    def trainers(self) -> List[Trainer]:
-        return [
-            Trainer(
-                "DistributedOptimizer steps",
-                self.model,
-                lambda model: [self.array(each).T for each in model.parameters()],
-                self.train,
-                "broadcast_parameters",
-                lambda model: horovod.broadcast_parameters(model.state_dict(), root_rank=0),
-            )
-        ]
+    def trainers(self) -> Dict[str, Trainer]:
+        return {"DistributedOptimizer steps": self.train}
 
-    def model(self, weights: Arrays) -> torch.nn.Module:
+    def network(self, weights: Arrays) -> torch.nn.Module:
         layers = [torch.nn.Linear(*each.shape).double() for each in weights[::2]]
-        model = torch.nn.Sequential(layers[0], torch.nn.Tanh(), layers[1]).to(self.device)
+        network = torch.nn.Sequential(layers[0], torch.nn.Tanh(), layers[1]).to(self.device)
         with torch.no_grad():
-            for parameter, each in zip(model.parameters(), weights):
+            for parameter, each in zip(network.parameters(), weights):
                 parameter.copy_(self.tensor(each.T))
-        return model
+        return network
 
-    def train(self, model: torch.nn.Module, batches: Batches, distributed: bool) -> None:
-        optimizer: Any = torch.optim.SGD(model.parameters(), lr=RATE, momentum=MOMENTUM)
+    def weights(self, network: torch.nn.Module) -> Arrays:
+        return [self.array(each).T for each in network.parameters()]
+
+    def broadcast(self, network: torch.nn.Module) -> None:
+        horovod.broadcast_parameters(network.state_dict(), root_rank=0)
+
+    def train(self, network: torch.nn.Module, batches: Batches, distributed: bool) -> None:
+        optimizer: Any = torch.optim.SGD(network.parameters(), lr=RATE, momentum=MOMENTUM)
         if distributed:
             optimizer = horovod.DistributedOptimizer(
-                optimizer, named_parameters=model.named_parameters()
+                optimizer, named_parameters=network.named_parameters()
             )
         for x, y in batches:
             optimizer.zero_grad()
-            loss = torch.nn.functional.mse_loss(model(self.tensor(x)), self.tensor(y))
+            loss = torch.nn.functional.mse_loss(network(self.tensor(x)), self.tensor(y))
             loss.backward()
             optimizer.step()

@@ -4,7 +4,7 @@ All frameworks train the same network: tanh of a linear layer, and a linear laye
 error; stochastic gradient descent with `RATE` and `MOMENTUM`; float64.
 """
 
-from typing import Any, Callable, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, List, Tuple
 
 import numpy as np
 import program_reference as reference
@@ -20,64 +20,59 @@ _BATCH = 6  # samples of one rank
 
 Arrays = List[np.ndarray]
 Batches = List[Tuple[np.ndarray, np.ndarray]]
-
-
-class Trainer(NamedTuple):
-    """One way of training with Horovod.
-
-    Args:
-        name: of its check.
-        model: makes a network with weights, of `SHAPES`.
-        weights: returns the weights of a network, in the order of `SHAPES`.
-        train: makes a step for each batch; with Horovod if its last argument is true.
-        broadcast_name: of the check of ``broadcast``.
-        broadcast: gives the network of rank 0 to all; None if another trainer checks it.
-    """
-
-    name: str
-    model: Callable[[Arrays], Any]
-    weights: Callable[[Any], Arrays]
-    train: Callable[[Any, Batches, bool], None]
-    broadcast_name: str = ""
-    broadcast: Optional[Callable[[Any], Any]] = None
+#: Make a step for each batch on a network; with Horovod if the last argument is true.
+Trainer = Callable[[Any, Batches, bool], None]
 
 
 def run(session: Session) -> None:
-    """Check every trainer of the framework."""
-    for trainer in session.trainers():
-        _check(session, trainer)
+    """Check the broadcast and every way of training of the framework, and of Keras."""
+    _run(session, session)
+    if session.keras:
+        import program_keras
+
+        _run(session, program_keras)
 
 
-def _check(session: Session, trainer: Trainer) -> None:
-    elements = sum(int(np.prod(shape)) for shape in SHAPES)
-    model = trainer.model(_weights(0))
-    if trainer.broadcast:
-        model = trainer.model(_weights(session.rank))  # until rank 0's is broadcast
-        session.recorder.check(
-            trainer.broadcast_name,
-            lambda: trainer.broadcast(model),
-            lambda _: _mismatch(trainer.weights(model), _weights(0), 0.0),
-            "float64",
-            elements,
-        )
+def _run(session: Session, framework: Any) -> None:
+    """Check the ways of training of a ``framework``, which has what `Session` says of training."""
     joined = _batches(session.size)
     mine = slice(session.rank * _BATCH, (session.rank + 1) * _BATCH)
 
-    def verify(_: Any) -> str:
-        alone = trainer.model(_weights(0))
-        trainer.train(alone, joined, False)
+    def check(
+        name: str,
+        network: Any,
+        call: Callable[[], None],
+        expected: Callable[[], Arrays],
+        most: float,
+    ) -> None:
+        def verify(_: Any) -> str:
+            for index, pair in enumerate(zip(framework.weights(network), expected())):
+                wrong = reference.mismatch(pair[0], Expected(pair[1], "float64", most))
+                if wrong:
+                    return f"weight {index}: {wrong}"
+            return ""
+
+        elements = sum(int(np.prod(shape)) for shape in SHAPES)
+        session.recorder.check(name, call, verify, "float64", elements)
+
+    network = framework.network(_weights(session.rank))  # until rank 0's is broadcast
+    name, broadcast = framework.broadcast_by, framework.broadcast
+    check(name, network, lambda: broadcast(network), lambda: _weights(0), 0.0)
+    for name, train in framework.trainers().items():
+        network = framework.network(_weights(0))
+
+        def call(train: Any = train, network: Any = network) -> None:
+            train(network, [(x[mine], y[mine]) for x, y in joined], True)
+
+        def alone(train: Any = train) -> Arrays:
+            network = framework.network(_weights(0))
+            train(network, joined, False)
+            return framework.weights(network)
+
         # A mean over ranks of means over equal batches is the mean over the joined batch, up
         # to the order of additions: some hundred roundings of 1e-16 in float64, amplified a
         # little by each step.  A lost or unscaled gradient changes the weights by 1e-2.
-        return _mismatch(trainer.weights(model), trainer.weights(alone), 1e-12)
-
-    session.recorder.check(
-        trainer.name,
-        lambda: trainer.train(model, [(x[mine], y[mine]) for x, y in joined], True),
-        verify,
-        "float64",
-        elements,
-    )
+        check(name, network, call, alone, 1e-12)
 
 
 def _weights(rank: int) -> Arrays:
@@ -93,11 +88,3 @@ def _batches(size: int) -> Batches:
     x = reference.inputs("x", [(samples, features)] * _STEPS, "float64")
     y = reference.inputs("y", [(samples, 1)] * _STEPS, "float64")
     return list(zip(x, y))
-
-
-def _mismatch(got: Arrays, wanted: Arrays, tolerance: float) -> str:
-    for index, (mine, values) in enumerate(zip(got, wanted)):
-        wrong = reference.mismatch(mine, Expected(values, "float64", tolerance))
-        if wrong:
-            return f"weight {index}: {wrong}"
-    return ""

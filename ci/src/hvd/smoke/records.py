@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import pathlib
@@ -17,11 +18,9 @@ class Operation:
     """An operation that a rank has started.
 
     Args:
-        operation: name, such as ``allreduce sum``.
         dtype: element type, if it has one.
         elements: number of elements that the rank contributed, if there are any.
-        seconds: wall time; None while it has not ended.
-        ok: if its result was right; None while it has not ended.
+        seconds, ok: wall time, and if its result was right; None while it has not ended.
         detail: what was wrong with the result.
     """
 
@@ -59,14 +58,11 @@ class Rank:
         mpi_libraries: paths of the MPI libraries that importing Horovod has loaded.
         operations: those it has started, in order; after ``init``, those since then.
         started: number of all operations that it has started.
-        done: it ended its last operation.
-        error: kind and text of the exception that ended its work.
-        signal: the signal that ended it; None for an exit, or if that is not known, because
-            its launcher killed it together with the parent that watched it.
-        status: its exit status; None likewise.
+        error: ``kind`` and ``detail`` of the exception that ended its work.
+        signal, status: how it ended; both None if its launcher killed its parent as well.
         told_to_end: it had been sent SIGTERM before it ended.
         stack: where it was when it was told to terminate or crashed, innermost first.
-        crash: what the Python interpreter said of a crash.
+        crash: the Python interpreter's words for a crash.
     """
 
     host: str = ""
@@ -115,35 +111,29 @@ class Rank:
 
 def read(out: pathlib.Path) -> List[Rank]:
     """Return every process that left a record in ``out``, in the order of ranks."""
-    ranks = [_read(path) for path in out.glob("process-*.txt")]
+    ranks = [_read(path.read_text(errors="replace")) for path in out.glob("process-*.txt")]
     return sorted(ranks, key=lambda r: (r.number is None, r.number or 0, r.pid))
 
 
-def _read(path: pathlib.Path) -> Rank:
-    text = path.read_text(errors="replace")
-    crash = _FATAL.search(text)
-    rank = Rank(
-        stack=[Frame(*match) for match in _FRAME.findall(text)], crash=crash[1] if crash else ""
-    )
+def _read(text: str) -> Rank:
+    rank = Rank(stack=[Frame(*match) for match in _FRAME.findall(text)])
+    rank.crash = "".join(_FATAL.findall(text)[:1])
     for line in text.splitlines():
         if line.startswith("{"):
-            try:
-                event = json.loads(line)
-            except ValueError:  # the line that it died in
-                continue
-            _apply(rank, event.pop("event"), event)
+            with contextlib.suppress(json.JSONDecodeError):  # the line that it died in
+                _apply(rank, **json.loads(line))
     return rank
 
 
-def _apply(rank: Rank, kind: str, event: Dict[str, Any]) -> None:
-    if kind == "start":
-        rank.operations.append(Operation(**event))
+def _apply(rank: Rank, /, event: str, **fields: Any) -> None:
+    if event == "start":
+        rank.operations.append(Operation(**fields))
         rank.started += 1
-    elif kind == "end":
-        rank.operations[-1] = Operation(**event)
-    elif kind in ("bandwidth", "left_out"):
-        getattr(rank, kind).append(event)
+    elif event == "end":
+        rank.operations[-1] = Operation(**fields)
+    elif event in ("bandwidth", "left_out"):
+        getattr(rank, event).append(fields)
     else:
-        if kind == "init":
+        if event == "init":
             rank.operations.clear()
-        vars(rank).update(event)
+        vars(rank).update(fields)

@@ -49,12 +49,7 @@ class Check:
         seconds: wall time.
         failures: one text per failure, the cause first; none if the check passed.
         log: all output; None if nothing could be started.
-        operations: per operation its ``operation`` (name), ``dtype`` and ``elements`` (the
-            most that a rank contributed), and by rank its ``seconds`` (wall time) and if
-            it was ``ok``; both are None on a rank that did not end it.
-        bandwidth: per method (``horovod``, ``mpi4py``) and message size in ``bytes``: the
-            ``seconds`` of the slowest rank and the bandwidths ``algorithm_mb_s`` and
-            ``bus_mb_s`` in 10**6 B/s as ``program_bandwidth`` defines them.
+        operations, bandwidth: as the functions of these names return them.
         details: for ``check-build`` the ``items``; for a launch the ``framework`` and the
             ``mpi_libraries`` that Horovod loaded; for both, what was ``left_out`` and why.
     """
@@ -89,22 +84,19 @@ def smoke_plan(
 ) -> List[Tuple[str, Callable[[], Check]]]:
     """Return the checks of a built Horovod: their names and the functions that perform them.
 
-    First what was built is compared with ``expectation``, then every launcher that the
-    expected controllers allow runs on ``ranks`` ranks, for one framework after the other.
+    First what was built is compared with ``expectation``, then every launcher that it allows
+    runs on ``ranks`` ranks, for one framework after the other.
 
     Args:
-        target: the Horovod under test.
-        expectation: what it has to be built with.
-        out: directory for logs and records; a directory per check is made in it.
+        out: directory for logs and records, one for each check in it.
         timeout: limit of each check, in seconds.
         mpi4py: with MPI as controller, check that mpi4py works beside Horovod.
-        gpu: what carries the operations on GPUs, as ``Built.case`` has it; empty if
-            nothing does.
+        gpu: as for `launchers`, of the build.
 
     Raises:
         HvdError: there is nothing to run for any of the expected frameworks or controllers.
     """
-    frameworks = [FRAMEWORKS[name] for name in FRAMEWORKS if name in expectation.frameworks]
+    frameworks = _frameworks(expectation)
     if not frameworks or not launchers(expectation):
         raise HvdError(
             f"no smoke test for frameworks {sorted(expectation.frameworks)} with controllers"
@@ -118,23 +110,20 @@ def smoke_plan(
             left_out[f"horovod.{name} on GPUs"] = "it sees no GPU on this machine"
     perform = functools.partial(check_build_items, target, expectation, out, timeout, left_out)
     plan: List[Tuple[str, Callable[[], Check]]] = [("check-build", perform)]
+    several = len(frameworks) > 1
     for framework in frameworks:
         for launcher in launchers(expectation, gpu if gpus[framework] else ""):
             if launcher.name in left_out:
                 continue
             on_gpu = launcher.device == "gpu"
-            options = {
-                # its buffers are on the CPU
-                "--mpi4py": mpi4py and launcher.controller == "mpi" and not on_gpu,
-                "--keras": framework == "tensorflow" and "keras" in expectation.extras,
-            }
-            name = launcher.name + (f" ({framework})" if len(frameworks) > 1 else "")
+            # its buffers are on the CPU
+            by_mpi = mpi4py and launcher.controller == "mpi" and not on_gpu
+            keras = framework == "tensorflow" and "keras" in expectation.extras
+            options = ["--mpi4py"] * by_mpi + ["--keras"] * keras
+            name = launcher.name + (f" ({framework})" if several else "")
             perform = functools.partial(
                 run_launcher,
-                launcher,
-                target,
-                out,
-                *(option for option, wanted in options.items() if wanted),
+                *(launcher, target, out, *options),
                 name=name,
                 framework=framework,
                 ranks=min(ranks, gpus[framework]) if on_gpu and gpu in OWN_GPU else ranks,
@@ -142,6 +131,10 @@ def smoke_plan(
             )
             plan.append((name, perform))
     return plan
+
+
+def _frameworks(expectation: Expectation) -> List[str]:
+    return [FRAMEWORKS[name] for name in FRAMEWORKS if name in expectation.frameworks]
 
 
 def check_build_items(
@@ -153,8 +146,7 @@ def check_build_items(
 ) -> Check:
     """Compare ``horovodrun --check-build`` with ``expectation``, item by item.
 
-    Args:
-        left_out: the checks that are not tried, and why.
+    ``left_out`` has the checks that are not tried, and why.
     """
     check = Check("check-build")
     if left_out:
@@ -164,8 +156,7 @@ def check_build_items(
         ]
     try:
         horovodrun = find_program(target, "horovodrun")
-        frameworks = [FRAMEWORKS[each] for each in FRAMEWORKS if each in expectation.frameworks]
-        command = [target.python, CHECK_BUILD, horovodrun, *frameworks]
+        command = [target.python, CHECK_BUILD, horovodrun, *_frameworks(expectation)]
         check.log = out / "check-build" / "log.txt"
         completed = process.run(command, log=check.log, env=target.environment, timeout=timeout)
         check.seconds = completed.seconds
@@ -226,7 +217,7 @@ def run_launcher(
     """Run the program on all ranks with one launcher; other arguments as for `smoke_plan`.
 
     Args:
-        options: further ones of the program, such as ``--quick``.
+        options: more of the program's, such as ``--quick``.
         name: of the check; that of the launcher by default.
         framework: by its name in the program.
     """
@@ -253,7 +244,13 @@ def run_launcher(
 
 
 def operations(ranks: List[records.Rank]) -> List[Dict[str, Any]]:
-    """Return one row per operation, in order; every rank runs the same ones."""
+    """Return one row per operation, in order; every rank runs the same ones.
+
+    Returns:
+        Dicts with ``operation`` (name), ``dtype``, ``elements`` (the most that a rank
+        contributed), and by rank ``seconds`` (wall time) and ``ok``; both are None on a rank
+        that did not end it.
+    """
     rows = []
     for same in itertools.zip_longest(*(rank.operations for rank in ranks)):
         started = {str(rank.number): each for rank, each in zip(ranks, same) if each}
@@ -272,7 +269,12 @@ def operations(ranks: List[records.Rank]) -> List[Dict[str, Any]]:
 
 
 def bandwidth(ranks: List[records.Rank]) -> List[Dict[str, Any]]:
-    """Return the bandwidth by method and message size, from the slowest rank's time."""
+    """Return the bandwidth by method and message size, from the slowest rank's time.
+
+    Returns:
+        Dicts with ``method`` (``horovod``, ``mpi4py``), ``bytes`` of a message, ``seconds``, and
+        ``algorithm_mb_s`` and ``bus_mb_s`` in 10**6 B/s as `program_bandwidth` defines them.
+    """
     slowest: Dict[Tuple[str, int], float] = {}
     for rank in ranks:
         for row in rank.bandwidth:

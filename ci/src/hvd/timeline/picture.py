@@ -21,14 +21,7 @@ _BINS = 200
 
 
 def draw(trace: Trace, title: str, format: str, most: int) -> bytes:
-    """Return the picture.
-
-    Args:
-        trace: with at least one span.
-        title: the title.
-        format: ``png`` or ``svg``.
-        most: the number of tensors to show.
-    """
+    """Return the ``png`` or ``svg`` of a trace that has spans, with ``most`` tensors."""
     slowest = totals.tensors(trace)[:most]
     ordered = sorted(totals.phases(trace), key=lambda phase: -phase.tensors)
     colours = {p.name: c for p, c in zip(ordered[:_MOST_PHASES], canvas.COLOURS) if p.tensors}

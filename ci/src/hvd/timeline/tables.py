@@ -62,15 +62,15 @@ def ranks(trace: Trace) -> List[rich.table.Table]:
 
 def unfinished(trace: Trace) -> List[str]:
     """Return a line for each operation in progress at the end, the oldest first."""
-    opened = sorted(trace.unfinished, key=lambda each: each.start)
+    opened = sorted(trace.unfinished, key=lambda each: each.since)
     lines = []
     for each in opened[:MOST]:
         # for how long is unknown: the trace ends with its last event, not with the job
-        since = duration(each.start)
-        line = f"in progress at the end: {each.tensor}, {each.phase} since {since}"
+        phase = each.phases[-1]
+        line = f"in progress at the end: {each.name}, {phase} since {duration(each.since)}"
         absent = totals.missing(trace, each)
         # without a mark of any rank the answer was cached, and nothing is known
-        if each.phase.startswith(NEGOTIATE) and each.ready and absent:
+        if phase.startswith(NEGOTIATE) and each.ready and absent:
             names = ", ".join(map(str, absent[:MOST])) + (" ..." if len(absent) > MOST else "")
             line += f"; not ready: rank {names}"
         lines.append(plain(line))

@@ -6,10 +6,11 @@ NumPy is imported where it is used: most commands of ``./hvd`` do not need it.
 from __future__ import annotations
 
 import collections
-import dataclasses
-from typing import TYPE_CHECKING, Dict, List
+import math
+from typing import TYPE_CHECKING, Dict, List, NamedTuple
 
-from hvd.timeline.trace import NEGOTIATE, Open, Span, Trace
+from hvd.timeline import trace as traces
+from hvd.timeline.trace import NEGOTIATE, Span, Trace
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,8 +25,7 @@ _KINDS = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Phase:
+class Phase(NamedTuple):
     """A phase over the whole trace.
 
     Args:
@@ -43,8 +43,7 @@ class Phase:
     entered: int
 
 
-@dataclasses.dataclass(frozen=True)
-class Tensor:
+class Tensor(NamedTuple):
     """A tensor over the whole trace: its seconds by phase, and how often it was reduced."""
 
     name: str
@@ -56,8 +55,7 @@ class Tensor:
         return sum(self.phases.values())
 
 
-@dataclasses.dataclass(frozen=True)
-class Rank:
+class Rank(NamedTuple):
     """How often a rank was the last to be ready, and how long the first had waited by then."""
 
     number: int
@@ -80,14 +78,11 @@ def phases(trace: Trace) -> List[Phase]:
 
 def union(spans: List[Span]) -> float:
     """Return the seconds in which at least one of ``spans`` was in progress."""
-    import numpy as np
-
-    if not spans:
-        return 0.0
-    edges = np.array(sorted((span.start, span.end) for span in spans))
-    before = np.concatenate([[-np.inf], np.maximum.accumulate(edges[:, 1])[:-1]])
-    fresh = edges[:, 1] - np.maximum(edges[:, 0], before)
-    return float(np.clip(fresh, 0, None).sum())
+    total, reached = 0.0, -math.inf
+    for start, end in sorted((span.start, span.end) for span in spans):
+        total += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return total
 
 
 def tensors(trace: Trace) -> List[Tensor]:
@@ -96,7 +91,7 @@ def tensors(trace: Trace) -> List[Tensor]:
     for span in trace.spans:
         mine = seconds.setdefault(span.tensor, collections.defaultdict(float))
         mine[span.phase] += span.seconds
-    times = collections.Counter(each.tensor for each in trace.negotiations)
+    times = collections.Counter(name for name, _ in trace.negotiations)
     found = [Tensor(name, mine, times[name]) for name, mine in seconds.items()]
     return sorted(found, key=lambda tensor: (-tensor.seconds, tensor.name))
 
@@ -107,46 +102,33 @@ def ranks(trace: Trace) -> List[Rank]:
     Negotiations whose answer Horovod had cached name no ranks.
     """
     waits: Dict[int, List[float]] = collections.defaultdict(list)
-    for each in trace.negotiations:
-        if len(each.ready) > 1:
-            times = sorted(each.ready, key=lambda entry: entry[1])
-            rank, end = times[-1]
-            waits[rank].append(end - times[0][1])
+    for _, ready in trace.negotiations:
+        if len(ready) > 1:
+            last = max(ready, key=ready.get)
+            waits[last].append(ready[last] - min(ready.values()))
     found = [Rank(rank, len(times), sum(times)) for rank, times in waits.items()]
     return sorted(found, key=lambda rank: (-rank.waited, rank.number))
 
 
-def missing(trace: Trace, unfinished: Open) -> List[int]:
+def missing(trace: Trace, unfinished: traces.Tensor) -> List[int]:
     """Return the ranks of the trace that were not ready for an operation."""
-    known = {rank for each in trace.negotiations for rank, _ in each.ready}
-    known |= {rank for each in trace.unfinished for rank in each.ready}
-    return sorted(known - set(unfinished.ready))
+    every = [ready for _, ready in trace.negotiations]
+    every += [each.ready for each in trace.unfinished]
+    return sorted(set().union(*every) - set(unfinished.ready))
 
 
 def in_flight(spans: List[Span], edges: np.ndarray) -> np.ndarray:
-    """Return the mean number of ``spans`` in progress in each bin.
+    """Return the mean number of ``spans`` in progress in each bin, shape (bins,).
 
     Args:
-        spans: the spans of one phase.
-        edges: seconds, ascending, shape (bins + 1,).
-
-    Returns:
-        Shape (bins,).
+        edges: of the bins, in seconds, ascending, shape (bins + 1,).
     """
     import numpy as np
 
     starts = np.array([span.start for span in spans])
     ends = np.array([span.end for span in spans])
-    # seconds of all spans up to each edge: since they began, less since they ended
-    before = _elapsed(starts, edges) - _elapsed(ends, edges)
-    return np.diff(before) / np.diff(edges)
-
-
-def _elapsed(times: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Return, for each edge, the sum of the time since those of ``times`` that are before it."""
-    import numpy as np
-
-    times = np.sort(times)
-    count = np.searchsorted(times, edges)
-    sums = np.concatenate([[0.0], np.cumsum(times)])
-    return count * edges - sums[count]
+    seconds = [
+        np.clip(np.minimum(ends, high) - np.maximum(starts, low), 0, None).sum()
+        for low, high in zip(edges, edges[1:])
+    ]
+    return np.array(seconds) / np.diff(edges)

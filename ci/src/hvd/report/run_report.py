@@ -8,10 +8,10 @@ import os
 import pathlib
 from typing import Any, Dict, List
 
-import cattrs
-
+from hvd.core import schema
 from hvd.core.errors import HvdError
 from hvd.core.files import write_atomically
+from hvd.core.paths import shorten
 from hvd.core.steps import Stage
 from hvd.model.dag import DagNode
 
@@ -70,19 +70,11 @@ class RunReport:
         Raises:
             HvdError: there is no such file, it is damaged, or another version of hvd wrote it.
         """
-        hint = "Run `./hvd run` again to write a new one."
+        remedy = "write a new one: ./hvd run"
         try:
             data = json.loads(path.read_bytes())
-        except (OSError, ValueError) as error:
-            raise HvdError(f"cannot read the report {path}: {error}", hint) from error
-        schema = data.pop("schema", None) if isinstance(data, dict) else None
-        if schema != SCHEMA:
-            raise HvdError(
-                f"{path}: key 'schema' is {schema!r}; this version of hvd reads {SCHEMA}",
-                f"Read it with the version of hvd that wrote it. {hint}",
-            )
-        try:
-            return cattrs.Converter(forbid_extra_keys=True).structure(data, cls)
-        except cattrs.BaseValidationError as error:
-            found = "; ".join(cattrs.transform_error(error, path="report"))
-            raise HvdError(f"{path}: {found}", hint) from error
+            if data["schema"] != SCHEMA:
+                raise ValueError(f"key 'schema' is not {SCHEMA}")
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise HvdError(f"cannot read the report {shorten(path)}: {error}", remedy) from error
+        return schema.structure(cls, data, path, remedy)

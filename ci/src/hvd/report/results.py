@@ -6,35 +6,16 @@ A check is a dict as ``Check.to_dict()`` of `hvd.smoke.run` returns it.
 from __future__ import annotations
 
 import collections
-import dataclasses
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 Check = Mapping[str, Any]
 
 
-@dataclasses.dataclass(frozen=True)
-class Operation:
-    """The operations of one name in one check.
+class Operation(NamedTuple):
+    """A check's rows of one name, one for each element type and size, and all its ranks."""
 
-    Args:
-        name: such as ``allreduce sum``.
-        cases: the check's rows of that name, one for each element type and size.
-        ranks: the ranks of the check.
-    """
-
-    name: str
     cases: List[Mapping[str, Any]]
     ranks: List[str]
-
-    @property
-    def dtypes(self) -> List[str]:
-        """The element types, in order of appearance."""
-        return unique(case["dtype"] for case in self.cases if case["dtype"])
-
-    @property
-    def elements(self) -> List[int]:
-        """The numbers of elements that a rank contributed, for the cases that have one."""
-        return [case["elements"] for case in self.cases if case["elements"] is not None]
 
     @property
     def faults(self) -> Dict[str, Dict[str, List[str]]]:
@@ -67,11 +48,10 @@ def _title(case: Mapping[str, Any]) -> str:
 
 def operations(check: Check) -> Dict[str, Operation]:
     """Return the operations of a check by name, in the order in which they began."""
-    grouped: Dict[str, List[Mapping[str, Any]]] = collections.defaultdict(list)
+    found: Dict[str, Operation] = {}
     for row in check["operations"]:
-        grouped[row["operation"]].append(row)
-    found = ranks(check)
-    return {name: Operation(name, cases, found) for name, cases in grouped.items()}
+        found.setdefault(row["operation"], Operation([], ranks(check))).cases.append(row)
+    return found
 
 
 def ranks(check: Check) -> List[str]:
@@ -79,13 +59,10 @@ def ranks(check: Check) -> List[str]:
     return sorted({rank for row in check["operations"] for rank in row["ok"]}, key=int)
 
 
-@dataclasses.dataclass(frozen=True)
-class Series:
-    """The bandwidth that one method reached under one launcher.
+class Series(NamedTuple):
+    """The bandwidths of ``method`` (``horovod``, ``mpi4py``) in the check of one launcher.
 
     Args:
-        check: name of the check, which is that of the launcher.
-        method: ``horovod``, or ``mpi4py`` for the reference.
         points: bytes per rank, to the check's row with ``seconds`` and ``bus_mb_s``.
     """
 

@@ -6,14 +6,14 @@ a rank has started tells how far it got.
 
 import functools
 import time
-from typing import Any, List, Tuple
+from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import numpy as np
 import program_bandwidth
 import program_mpi4py
 import program_reference as reference
 import program_training
-from program_reference import exactly
+from program_reference import exactly, reduced
 from program_session import Session
 
 SIZES = (1, 3, 1000, 2**16 + 1)
@@ -34,27 +34,24 @@ def run(session: Session) -> None:
 
 def allreduce(session: Session) -> None:
     """Every reduction of every element type at several sizes; large sums in float32."""
-    reductions = [
-        each
-        for each in reference.REDUCTIONS
-        if each in ("sum", "average") or not session.lacks(each.capitalize(), f"allreduce {each}")
-    ]
     # https://github.com/horovod/horovod/issues/2054
     without_average = divided_by_framework(session, "allreduce", 20)
     cases = [
         (operation, dtype, elements)
+        for operation in reference.REDUCTIONS
+        if operation in ("sum", "average")
+        or not session.lacks(operation.capitalize(), f"allreduce {operation}")
         for dtype in session.dtypes
-        for operation in reductions
-        for elements in (QUICK_SIZES if session.quick else SIZES)
         if operation != "average" or dtype not in without_average
+        for elements in (QUICK_SIZES if session.quick else SIZES)
     ]
     if not session.quick:
         cases += [("sum", "float32", elements) for elements in LARGE_SIZES]
     for operation, dtype, elements in cases:
         name = f"allreduce {operation}"
-        arrays = reference.inputs(name, [(elements,)] * session.size, dtype, operation)
+        arrays = session.draw(name, elements, dtype=dtype, operation=operation)
         call = functools.partial(session.allreduce, operation=operation)
-        session.check_tensor(name, arrays, call, reference.reduced(operation, arrays))
+        session.check_tensor(name, arrays, call, reduced(operation, arrays))
 
 
 def divided_by_framework(session: Session, function: str, minor: int) -> List[str]:
@@ -70,41 +67,43 @@ def divided_by_framework(session: Session, function: str, minor: int) -> List[st
     return integers
 
 
-def fused_allreduce(session: Session) -> None:
-    """Many tensors submitted before any is waited for: Horovod fuses those of one type."""
-    name = "fused allreduce sum"
-    dtypes = ["float32", "float64", "int32"]
+def several(
+    session: Session,
+    name: str,
+    dtypes: Sequence[str],
+    shapes: Sequence[Sequence[int]],
+    call: Callable[[Dict[str, Any]], Any],
+) -> None:
+    """Check the sums of several tensors, each of the next of ``dtypes``, in one ``call``."""
     arrays = {
-        f"{name} {i}": reference.inputs(
-            f"{name} {i}", [(1 + 37 * i,)] * session.size, dtypes[i % len(dtypes)]
-        )
-        for i in range(8 if session.quick else 64)
+        f"{name} {i}": session.draw(f"{name} {i}", *shape, dtype=dtypes[i % len(dtypes)])
+        for i, shape in enumerate(shapes)
     }
     tensors = {key: session.tensor(each[session.rank]) for key, each in arrays.items()}
     session.check(
         name,
-        lambda: session.fused_allreduce(tensors),
-        [reference.reduced("sum", each) for each in arrays.values()],
-        "mixed",
+        lambda: call(tensors),
+        [reduced("sum", each) for each in arrays.values()],
+        dtypes[0] if len(dtypes) == 1 else "mixed",
         sum(each[0].size for each in arrays.values()),
     )
 
 
+def fused_allreduce(session: Session) -> None:
+    """Many tensors submitted before any is waited for: Horovod fuses those of one type."""
+    shapes = [(1 + 37 * i,) for i in range(8 if session.quick else 64)]
+    dtypes = ["float32", "float64", "int32"]
+    several(session, "fused allreduce sum", dtypes, shapes, session.fused_allreduce)
+
+
 def grouped_allreduce(session: Session) -> None:
     """Tensors that Horovod has to reduce together, or not at all."""
-    name = "grouped allreduce sum"
-    arrays = [
-        reference.inputs(f"{name} {i}", [(2 + 5 * i, 3)] * session.size, "float32")
-        for i in range(5)
-    ]
-    tensors = [session.tensor(each[session.rank]) for each in arrays]
-    session.check(
-        name,
-        lambda: session.hvd.grouped_allreduce(tensors, **session.reduction("sum")),
-        [reference.reduced("sum", each) for each in arrays],
-        "float32",
-        sum(each[0].size for each in arrays),
-    )
+
+    def call(tensors: Dict[str, Any]) -> Any:
+        return session.hvd.grouped_allreduce([*tensors.values()], **session.reduction("sum"))
+
+    shapes = [(2 + 5 * i, 3) for i in range(5)]
+    several(session, "grouped allreduce sum", ["float32"], shapes, call)
 
 
 def allgather(session: Session) -> None:
@@ -121,7 +120,7 @@ def broadcast(session: Session) -> None:
     for dtype in session.dtypes:
         for root in range(session.size):
             operation = f"broadcast from rank {root}"
-            arrays = reference.inputs(operation, [(7, 11)] * session.size, dtype)
+            arrays = session.draw(operation, 7, 11, dtype=dtype)
             call = functools.partial(session.hvd.broadcast, root_rank=root)
             session.check_tensor(operation, arrays, call, exactly(arrays[root]))
 
@@ -161,13 +160,13 @@ def process_sets(session: Session) -> None:
         ("all ranks", all_ranks, everyone),
     ):
         operation = f"allreduce sum in process set of {label}"
-        arrays = reference.inputs(operation, [(100,)] * session.size, "float32")
+        arrays = session.draw(operation, 100)
 
         def call(tensor: Any, name: str, group: Any = group) -> Tuple[Any, Any, Any]:
             result = session.allreduce(tensor, name, "sum", process_set=group)
             return group.size(), group.rank(), result
 
-        total = reference.reduced("sum", [arrays[rank] for rank in members])
+        total = reduced("sum", [arrays[rank] for rank in members])
         expected = [len(members), members.index(session.rank), total]
         session.check_tensor(operation, arrays, call, expected)
 
@@ -179,20 +178,16 @@ def object_of(rank: int) -> dict:
 
 def broadcast_object(session: Session) -> None:
     root, mine = session.size - 1, object_of(session.rank)
-    session.check(
-        "broadcast_object",
-        lambda: session.hvd.broadcast_object(mine, root, name="broadcast_object"),
-        object_of(root),
-    )
+    name = "broadcast_object"
+    call = functools.partial(session.hvd.broadcast_object, mine, root, name=name)
+    session.check(name, call, object_of(root))
 
 
 def allgather_object(session: Session) -> None:
-    mine = object_of(session.rank)
-    session.check(
-        "allgather_object",
-        lambda: session.hvd.allgather_object(mine, name="allgather_object"),
-        [object_of(rank) for rank in range(session.size)],
-    )
+    everyone = [object_of(rank) for rank in range(session.size)]
+    name = "allgather_object"
+    call = functools.partial(session.hvd.allgather_object, everyone[session.rank], name=name)
+    session.check(name, call, everyone)
 
 
 def barrier(session: Session) -> None:
@@ -225,10 +220,10 @@ def join(session: Session) -> None:
     longest = session.size - 1
     tensors, expected = [], []
     for batch in range(batches[session.rank]):
-        arrays = reference.inputs(f"join {batch}", [(50,)] * session.size, "float32")
+        arrays = session.draw(f"join {batch}", 50)
         tensors.append(session.tensor(arrays[session.rank]))
         present = [array for array, count in zip(arrays, batches) if batch < count]
-        expected.append(reference.reduced("sum", present))
+        expected.append(reduced("sum", present))
 
     def call() -> List[Any]:
         sums = [session.allreduce(each, f"join {i}", "sum") for i, each in enumerate(tensors)]
@@ -243,49 +238,37 @@ def reducescatter(session: Session) -> None:
     # https://github.com/horovod/horovod/pull/3815
     without_average = divided_by_framework(session, "reducescatter", 27)
     for dtype in session.dtypes:
-        for operation in ("sum", "average"):
-            if operation == "average" and dtype in without_average:
-                continue
-            name = f"reducescatter {operation}"
-            shapes = [(3 * session.size - 1, 5)] * session.size
-            arrays = reference.inputs(name, shapes, dtype, operation)
+        for operation in ("sum",) if dtype in without_average else ("sum", "average"):
+            name, rows = f"reducescatter {operation}", 3 * session.size - 1
+            arrays = session.draw(name, rows, 5, dtype=dtype, operation=operation)
             mine = [np.array_split(array, session.size)[session.rank] for array in arrays]
             call = functools.partial(session.hvd.reducescatter, **session.reduction(operation))
-            session.check_tensor(name, arrays, call, reference.reduced(operation, mine))
+            session.check_tensor(name, arrays, call, reduced(operation, mine))
 
 
 def bfloat16(session: Session) -> None:
     """The type that NumPy does not have: rounded, and compared, as float32."""
-    if not hasattr(getattr(session.hvd, "Compression", None), "bf16"):
+    hvd = session.hvd
+    if not hasattr(getattr(hvd, "Compression", None), "bf16"):
         session.leave_out("every operation", "bfloat16", "Horovod as released does not have it")
         return
-    hvd = session.hvd
 
     def draw(operation: str, *shape: int) -> List[np.ndarray]:
-        arrays = reference.inputs(f"bfloat16 {operation}", [shape] * session.size, "float32")
+        arrays = session.draw(f"bfloat16 {operation}", *shape)
         return [session.array(session.wide(session.narrow(each))) for each in arrays]
 
-    def rounding(expected: reference.Expected) -> reference.Expected:
+    def rounded(operation: str, arrays: Sequence[np.ndarray]) -> reference.Expected:
+        expected = reduced(operation, arrays)
         # it has 16 bits less than float32
         return expected._replace(tolerance=expected.tolerance * 2**16)
 
-    def check(operation: str, arrays: List[np.ndarray], call: Any, expected: Any) -> None:
-        tensor, size = session.narrow(arrays[session.rank]), arrays[0].size
-        name = f"{operation} bfloat16 {size}"
-        session.check(
-            operation,
-            lambda: session.wide(call(tensor, name=name)),
-            expected,
-            "bfloat16",
-            size,
-        )
-
+    check = functools.partial(session.check_tensor, narrow=True)
     for elements in QUICK_SIZES if session.quick else SIZES:
         for each in reference.REDUCTIONS:
             name = f"allreduce {each}"
             arrays = draw(name, elements)
             call = functools.partial(session.allreduce, operation=each)
-            check(name, arrays, call, rounding(reference.reduced(each, arrays)))
+            check(name, arrays, call, rounded(each, arrays))
     arrays = draw("exchange", session.size, 5)
     root = session.size - 1
     call = functools.partial(hvd.broadcast, root_rank=root)
@@ -296,13 +279,10 @@ def bfloat16(session: Session) -> None:
     if ("reducescatter", "every type") not in {row[:2] for row in session.left_out}:
         mine = [each[session.rank : session.rank + 1] for each in arrays]
         call = functools.partial(hvd.reducescatter, **session.reduction("sum"))
-        check("reducescatter sum", arrays, call, rounding(reference.reduced("sum", mine)))
-
-    def compressed(tensor: Any, name: str) -> Any:
-        return session.allreduce(tensor, name, "sum", compression=hvd.Compression.bf16)
-
-    expected = rounding(reference.reduced("sum", arrays))
-    session.check_tensor("allreduce sum compressed to bfloat16", arrays, compressed, expected)
+        check("reducescatter sum", arrays, call, rounded("sum", mine))
+    call = functools.partial(session.allreduce, operation="sum", compression=hvd.Compression.bf16)
+    name = "allreduce sum compressed to bfloat16"
+    session.check_tensor(name, arrays, call, rounded("sum", arrays))
 
 
 #: What is checked, the function of Horovod that it needs, and the check.

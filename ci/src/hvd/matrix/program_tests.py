@@ -1,9 +1,7 @@
 """Run by each rank: pytest over one file of Horovod's tests.
 
-Usage: program_upstream.py FILE DIRECTORY, with DIRECTORY for the results, one file a rank.
+Usage: program_tests.py FILE DIRECTORY, with DIRECTORY for the results, one file a rank.
 """
-
-from __future__ import annotations
 
 import os
 import sys
@@ -12,13 +10,8 @@ import pytest
 
 _RANK = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "HOROVOD_RANK")
 
-
-def main() -> int:
+if __name__ == "__main__":
     file, directory = sys.argv[1:]
     rank = next(os.environ[name] for name in _RANK if name in os.environ)
     options = ["-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", directory]
-    return pytest.main([*options, f"--junitxml={directory}/{rank}.xml", file])
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(pytest.main([*options, f"--junitxml={directory}/{rank}.xml", file]))
