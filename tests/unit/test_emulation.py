@@ -114,7 +114,7 @@ def test_a_foreign_command_sees_the_native_root(tmp_path, monkeypatch):
     ("said", "foreign"), [("ppc64le", "ppc64le"), ("x86_64", ""), ("", ""), ("sun4u", "")]
 )
 def test_an_emulated_processor_is_known_by_its_family(monkeypatch, said, foreign):
-    monkeypatch.setattr(machine.programs, "output", lambda *_: said)
+    monkeypatch.setattr(machine.process, "output", lambda *_: said)
     monkeypatch.setattr(machine.platform, "machine", lambda: "x86_64")
     machine.foreign.cache_clear()
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-import subprocess
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from hvd.core import paths
@@ -41,10 +40,7 @@ def commits(tools: Mapping[str, str]) -> Dict[str, str]:
     found = {name: commit for name, commit in tools.items() if commit}
     own = clone.commit(paths.ROOT)
     if own:
-        changed = subprocess.run(
-            ["git", "-C", str(paths.ROOT), "status", "--porcelain"], capture_output=True, text=True
-        )
-        found["hvd"] = own + ("+" if changed.stdout.strip() else "")
+        found["hvd"] = own + ("+" if clone.git("status", "--porcelain").stdout.strip() else "")
     return found
 
 

@@ -16,7 +16,8 @@ from packaging.version import Version
 from hvd.build import components
 from hvd.core import paths, process, stamp
 from hvd.core.errors import HvdError
-from hvd.core.run import Run, Task
+from hvd.core.run import Run
+from hvd.core.steps import Step
 from hvd.fetch import source
 from hvd.host import accelerators, externals, framework, local, machine, mpi
 from hvd.host.accelerators import Library
@@ -220,7 +221,7 @@ class PipSolution:
         lines = [f"import site; site.addsitedir({place!r})\n" for place in dict.fromkeys(places)]
         (own / "hvd-frameworks.pth").write_text("".join(lines))
 
-    def record(self, task: Task) -> Tuple[Built, List[components.Component]]:
+    def record(self, task: Step) -> Tuple[Built, List[components.Component]]:
         """The record of the build; Horovod and every distribution of its interpreter."""
         frameworks = self._values("frameworks")
         packages = {name: externals.PACKAGES.get(name, f"py-{name}") for name in frameworks}

@@ -11,7 +11,8 @@ from hvd.cache import transfer
 from hvd.cache.cache import Cache
 from hvd.core import paths, stamp
 from hvd.core.errors import HvdError
-from hvd.core.run import Run, Task
+from hvd.core.run import Run
+from hvd.core.steps import Step
 from hvd.fetch import clone
 from hvd.host import externals, local
 from hvd.model import built, recipe, solution
@@ -28,7 +29,7 @@ _INSTALL_TIMEOUT = 24 * 3600
 _REPORTED = ("openmpi", "mpich", "intel-mpi", "gcc", "llvm", "cmake", "cuda", "nccl")
 
 
-def locate(sources: Sources, task: Task) -> Spack:
+def locate(sources: Sources, task: Step) -> Spack:
     """Find a Spack, or clone one, and say which on the line of ``task``.
 
     Raises:
@@ -179,7 +180,7 @@ class SpackSolution:
             if not wanted:
                 task.cached()
 
-    def record(self, task: Task) -> Tuple[Built, List[components.Component]]:
+    def record(self, task: Step) -> Tuple[Built, List[components.Component]]:
         """The record of the build, and the packages that it consists of or was made with.
 
         Raises:

@@ -118,7 +118,7 @@ def solve_each(tasks: List[_Task]) -> List[_Result]:
         futures = [pool.submit(solve, *task) for task in tasks]
         for future in concurrent.futures.as_completed(futures):
             step, _, error = future.result()
-            console.verdict(step.name, step.seconds, step.status, step.detail)
+            console.verdict(step)
             if error:
                 console.error(error, getattr(error, "tail", ""))
     return [future.result() for future in futures]

@@ -8,6 +8,7 @@ import typer
 
 from hvd.core import console, paths
 from hvd.core.errors import HvdError
+from hvd.core.steps import Step
 from hvd.host import debian
 
 
@@ -42,6 +43,6 @@ def run(
     if not context.args:
         raise HvdError("no command is given", f"./hvd debian {suite} -- COMMAND")
     log = paths.state() / "logs" / f"debian-{suite}.log"
-    with console.step(f"a root of Debian's {suite}"):
+    with console.step(Step(f"a root of Debian's {suite}")):
         place = debian.root(suite, log, options or [])
     raise typer.Exit(debian.run(place, context.args, binds or []))

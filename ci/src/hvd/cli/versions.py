@@ -14,6 +14,7 @@ from hvd.cli.common import takes
 from hvd.core import console, lock, paths
 from hvd.core.errors import HvdError, nearest
 from hvd.core.run import Run
+from hvd.core.steps import Step
 from hvd.matrix import definition, here, plan, result
 from hvd.matrix.needs import Needs
 from hvd.model.versions import pinned
@@ -73,16 +74,16 @@ def _look_up(options: Options) -> List[Proposal]:
     matrix = definition.matrix()
     needs = Needs(matrix, here.look(matrix, cuda=False))
     earlier = [each.cell for each in result.load_all() if each.tried]
-    with console.step("cells of the support matrix"):
+    with console.step(Step("cells of the support matrix")):
         lookup = Lookup(matrix, plan.plan(needs, earlier))
     sources = options.sources
     addresses = {
         "spack": sources.spack or pinned().git["spack"],
         "packages": sources.packages or pinned().git["packages"],
     }
-    with console.step("the Python index"):
+    with console.step(Step("the Python index")):
         found = [*lookup.distributions(), *lookup.horovod(), *own.newer(lookup.releases)]
-    with console.step("Spack and its packages"):
+    with console.step(Step("Spack and its packages")):
         return [*found, *lookup.repositories(addresses)]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import pathlib
 import re
 import time
@@ -33,34 +32,6 @@ class StageFailed(Exception):
         super().__init__(stage)
         self.status = EXIT_STATUS[stage]
         self.error = error
-
-
-@dataclasses.dataclass
-class Task:
-    """The step in progress: where its log goes, what its line says."""
-
-    log: pathlib.Path
-    progress: console.Progress
-    step: Step
-
-    def cached(self, detail: str = "") -> None:
-        """Say that an earlier run did this step, and that it still holds."""
-        self.step.status = "cached"
-        self.say(detail or "already there")
-
-    def skipped(self, reason: str) -> None:
-        """Say that this step was not done, and why."""
-        self.step.status = "skipped"
-        self.say(reason)
-
-    def failed(self, reason: str) -> None:
-        """Say that this step failed, and why; the stage goes on."""
-        self.step.status = "failed"
-        self.say(reason)
-
-    def say(self, detail: str) -> None:
-        """Put ``detail`` on the step's line."""
-        self.step.detail = self.progress.detail = detail
 
 
 class Run:
@@ -107,28 +78,24 @@ class Run:
                     stage.status = "cached"
 
     @contextlib.contextmanager
-    def step(self, name: str) -> Iterator[Task]:
-        """A step of the stage in progress."""
+    def step(self, name: str) -> Iterator[Step]:
+        """A step of the stage in progress; it has a log, which is empty at first."""
         stage = self.stages[-1]
         slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
         log = self.logs / stage.name / f"{len(stage.steps) + 1:02d}-{slug}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_bytes(b"")
-        step = Step(name, log=str(log))
+        step = Step(name, log=log)
         stage.steps.append(step)
-        with console.step(name) as progress:
-            progress.log = log
-            try:
-                yield Task(log, progress, step)
-            except BaseException as error:
-                step.status = "failed"
-                step.detail = str(error).splitlines()[0] if str(error) else type(error).__name__
-                raise
-            finally:
-                step.seconds = progress.seconds
-                progress.verdict = step.status
-                if not log.stat().st_size:
-                    # nothing was run
-                    step.log = None
+        try:
+            with console.step(step):
+                yield step
+        except BaseException as error:
+            step.detail = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise
+        finally:
+            if not log.stat().st_size:
+                # nothing was run
+                step.log = None
         if self.verbose and step.log:
             console.note(f"log: {step.log}")

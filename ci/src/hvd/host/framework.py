@@ -16,7 +16,7 @@ from packaging.version import Version
 
 from hvd.core import paths, process, stamp
 from hvd.core.errors import HvdError
-from hvd.host import machine, mpi, programs
+from hvd.host import machine, mpi
 from hvd.host.mpi import Mpi
 from hvd.model.versions import pinned
 
@@ -121,7 +121,7 @@ def system_cmake() -> Optional[str]:
 
 def cmake_version(path: str) -> str:
     """Version of the ``cmake`` at ``path``; empty if it does not say one."""
-    found = re.match(r"cmake version (\d+(?:\.\d+)+)", programs.output(path, "--version"))
+    found = re.match(r"cmake version (\d+(?:\.\d+)+)", process.output(path, "--version"))
     return found[1] if found else ""
 
 
@@ -143,4 +143,4 @@ def in_front(python: str, found_mpi: Optional[Mpi]) -> List[pathlib.Path]:
 def version(python: str) -> str:
     """Version of the interpreter ``python``; ``0`` if it does not run."""
     ask = "import platform; print(platform.python_version())"
-    return programs.output(python, "-c", ask) or "0"
+    return process.output(python, "-c", ask) or "0"
