@@ -14,7 +14,7 @@ from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.core.run import Run, StageFailed
 from hvd.fetch import clone
-from hvd.host import externals, local
+from hvd.host import externals, framework
 from hvd.host.mpi import Mpi
 from hvd.model import environment
 from hvd.model.built import Modification, Software
@@ -59,7 +59,7 @@ def solved(engine):
 
 
 def test_setup_configures_spack_and_finds_what_the_machine_has(fake, subject, monkeypatch):
-    monkeypatch.setattr(local, "prepare", lambda run, subject, python: interpreter("torch"))
+    monkeypatch.setattr(framework, "provide", lambda run, subject, python: interpreter("torch"))
     engine = SpackEngine(subject, fake.spack, jobs=3)
     steps, found = stage(engine, "setup", engine.setup)
     assert steps == [("configuration", "ok"), ("compilers and build tools", "ok")]
@@ -257,7 +257,13 @@ def record(engine):
             },
         ),
         (
-            {"mpi": False, "cuda": True, "cuda_arch": ["80", "90"], "nccl": True},
+            {
+                "mpi": False,
+                "cuda": True,
+                "cuda_arch": ["80", "90"],
+                "nccl": True,
+                "nccl_link": "shared",
+            },
             {
                 "controllers": ("gloo",),
                 "operations": ("gloo", "nccl"),

@@ -13,7 +13,7 @@ from hvd.core import lock, paths
 from hvd.core.errors import HvdError
 from hvd.core.run import StageFailed
 from hvd.model import built, environment
-from hvd.model.dag import DagNode
+from hvd.model.solution import DagNode
 from hvd.report.model import RunReport
 from hvd.smoke.run import Check
 from tests import builds

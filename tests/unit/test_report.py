@@ -11,7 +11,7 @@ import pytest
 
 from hvd.core.errors import HvdError
 from hvd.core.steps import Stage, Step
-from hvd.model.dag import DagNode
+from hvd.model.solution import DagNode
 from hvd.report import RunReport, junit, markdown, plot, write_report
 
 NASTY = "\x1b[31mrank 1: a | b\n<b>*[`c`\\\x00\x1b[0m"

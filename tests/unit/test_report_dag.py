@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hvd.model.dag import DagNode
+from hvd.model.solution import DagNode
 from hvd.report.dag import tree
 
 

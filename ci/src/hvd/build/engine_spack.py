@@ -14,11 +14,11 @@ from hvd.core.errors import HvdError
 from hvd.core.run import Run
 from hvd.core.steps import Step
 from hvd.fetch import clone
-from hvd.host import externals, local
-from hvd.model import built, recipe, solution
+from hvd.host import externals, framework
+from hvd.model import recipe, solution
 from hvd.model.built import Built, Modification, Software
-from hvd.model.dag import DagNode
 from hvd.model.environment import HOROVOD, Environment
+from hvd.model.solution import DagNode
 from hvd.solve import queries, site_check
 from hvd.solve import spack as spack_module
 from hvd.solve.spack import Sources, Spack
@@ -62,7 +62,7 @@ class SpackEngine:
             self.spack.configure(self.jobs)
         if self.environment.site:
             return {"distributions": {}}
-        found = local.prepare(run, self.environment, self.python)
+        found = framework.provide(run, self.environment, self.python)
         with run.step("compilers and build tools") as task:
             self.spack.find_tools(task.log, [pathlib.Path(found["python"]["prefix"], "bin")])
         return found
@@ -194,33 +194,19 @@ class SpackSolution:
                 "see setup_run_environment of the packages in it",
                 task.log,
             )
-        nodes = self._nodes
-        variants = nodes[HOROVOD]["parameters"]
-        gpu = next((name for name in ("cuda", "rocm") if variants.get(name)), "")
-        architectures = variants.get({"cuda": "cuda_arch", "rocm": "amdgpu_target"}.get(gpu, ""))
-        packages = {n: externals.PACKAGES.get(n, f"py-{n}") for n in variants["frameworks"]}
-        controllers = [name for name in ("gloo", "mpi") if variants[name]]
-        # a variant that does not apply to the spec is not among its parameters
-        others = [name for name in ("ccl", "ddl", "nccl") if variants.get(name)]
-        done = Built(
-            environment=self.environment.name,
-            engine=self.engine.name,
-            version=nodes[HOROVOD]["version"],
-            frameworks={n: nodes.get(p, {}).get("version", "") for n, p in packages.items()},
-            controllers=tuple(controllers),
-            operations=tuple(sorted([*controllers, *others])),
-            nccl_link=variants.get("nccl_link", "shared") if variants.get("nccl") else "",
-            gpu=gpu,
-            architectures=tuple(_listed(architectures)),
-            gpu_mpi="mpi" in _listed(variants.get("gpu_ops")),
-            target=solution.target(nodes[HOROVOD]),
-            python=nodes["python"]["version"],
+        horovod = self._nodes[HOROVOD]
+        done = components.record(
+            self.environment,
+            self.engine.name,
+            solution.spec(horovod),
+            {name: node["version"] for name, node in self._nodes.items()},
+            target=solution.target(horovod),
+            python=self._nodes["python"]["version"],
             compiler=Software(**found["compiler"]),
             mpi=Software(**found["mpi"]),
             changes=tuple(Modification(**each) for each in found["changes"]),
             variables=spack.activation(directory, task.log),
             modules=tuple(found["modules"]),
-            inputs=built.inputs(self.environment, self.engine.name),
             digest=self.engine.digest(self.environment),
         )
         return done, components.of_solution(self.specs, found["parts"])
@@ -249,9 +235,3 @@ def pair_of(environment: Environment) -> str:
 
 def _owner(environment: Environment) -> pathlib.Path:
     return paths.state() / f"{environment.name}.pair"
-
-
-def _listed(value: Any) -> List[str]:
-    """A variant's values; Spack writes a single one without a list."""
-    values = value if isinstance(value, list) else [value]
-    return sorted(each for each in values if each not in (None, "none"))

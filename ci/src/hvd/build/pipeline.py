@@ -179,20 +179,25 @@ def _smoke(outcome: Outcome, found: Mapping[str, Any], ranks: int) -> None:
 
 def _report(outcome: Outcome, environment: Environment) -> None:
     run, solution, done = outcome.run, outcome.solution, outcome.built
+    write(
+        run,
+        paths.key(run.environment, run.engine),
+        environment=run.environment,
+        engine=run.engine,
+        specs=environment.specs,
+        versions=solution.versions() if solution else {},
+        dag=solution.dag() if solution else [],
+        commits=components.commits(solution.engine.commits()) if solution else {},
+        bom=str(components.file(done.environment, done.engine)) if done else "",
+        checks=outcome.checks,
+    )
+
+
+def write(run: Run, name: str, **fields: Any) -> None:
+    """Write the report ``name`` of ``run``; ``fields`` are those of `RunReport` beside its own."""
     with run.stage("report"), run.step("report") as task:
-        report = RunReport(
-            environment=run.environment,
-            engine=run.engine,
-            started=run.started,
-            specs=environment.specs,
-            versions=solution.versions() if solution else {},
-            host=machine.describe(),
-            dag=solution.dag() if solution else [],
-            commits=components.commits(solution.engine.commits()) if solution else {},
-            bom=str(components.file(done.environment, done.engine)) if done else "",
-            stages=[stage for stage in run.stages if stage.name != "report"],
-            checks=outcome.checks,
-        )
-        directory = paths.state() / "reports" / paths.key(run.environment, run.engine)
-        written = write_report(report, directory)
-        task.say(paths.shorten(next(path for path in written if path.suffix == ".md")))
+        stages = [stage for stage in run.stages if stage.name != "report"]
+        report = RunReport(started=run.started, host=machine.describe(), stages=stages, **fields)
+        directory = paths.state() / "reports" / name
+        write_report(report, directory)
+        task.say(paths.shorten(directory / "report.md"))

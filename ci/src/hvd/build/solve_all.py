@@ -6,7 +6,7 @@ import concurrent.futures
 import multiprocessing
 from typing import Any, List, Mapping, Optional, Tuple
 
-from hvd.build import engine_spack
+from hvd.build import engine_spack, pipeline
 from hvd.build.engine_spack import SpackEngine, SpackSolution
 from hvd.build.pipeline import Options
 from hvd.core import console, lock, paths
@@ -16,7 +16,7 @@ from hvd.core.steps import Step
 from hvd.host import machine
 from hvd.model import environment
 from hvd.model.environment import Environment
-from hvd.report import RunReport, write_report
+from hvd.model.versions import Pair
 from hvd.solve import kept
 from hvd.solve.spack import Spack
 
@@ -57,7 +57,7 @@ def run(names: List[str], options: Options) -> List[SpackSolution]:
                         "their errors stand above",
                     )
         finally:
-            _report(current, spack)
+            _report(current, spack.pair)
     return [solution for _, solution, _ in results if solution]
 
 
@@ -120,7 +120,7 @@ def solve_each(tasks: List[_Task]) -> List[_Result]:
             step, _, error = future.result()
             console.verdict(step)
             if error:
-                console.error(error, getattr(error, "tail", ""))
+                console.error(error)
     return [future.result() for future in futures]
 
 
@@ -140,16 +140,10 @@ def solve(engine: SpackEngine, found: Mapping[str, Any]) -> _Result:
     return step, solution, error
 
 
-def _report(current: Run, spack: Spack) -> None:
-    with current.stage("report"), current.step("report") as task:
-        pair = spack.pair
-        report = RunReport(
-            environment="every environment",
-            engine=f"Spack {pair.spack.version} with packages {pair.packages.version}",
-            started=current.started,
-            host=machine.describe(),
-            stages=[stage for stage in current.stages if stage.name != "report"],
-        )
-        directory = paths.state() / "reports" / f"{NAME}-{pair.name}"
-        write_report(report, directory)
-        task.say(paths.shorten(directory / "report.md"))
+def _report(current: Run, pair: Pair) -> None:
+    pipeline.write(
+        current,
+        f"{NAME}-{pair.name}",
+        environment="every environment",
+        engine=f"Spack {pair.spack.version} with packages {pair.packages.version}",
+    )

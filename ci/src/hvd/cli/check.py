@@ -10,7 +10,7 @@ from typing import Sequence
 
 import typer
 
-from hvd.cli.common import BuiltByOption, EngineName
+from hvd.cli.common import BuiltByOption, EngineName, flag, option
 from hvd.core import console, lock, paths
 from hvd.core.errors import HvdError
 from hvd.deliver.activation import plan, shells
@@ -26,14 +26,10 @@ def check(
     context: typer.Context,
     name: str = typer.Argument(..., metavar="ENV", help="Environment; see environments/sites."),
     engine: EngineName = BuiltByOption,
-    partition: str = typer.Option(
-        "", "--partition", metavar="NAME", help="Another of the site's partitions."
-    ),
-    account: str = typer.Option("", "--account", metavar="NAME", help="Account to charge."),
-    quick: bool = typer.Option(False, "--quick", help="Fewer and smaller sizes."),
-    dry_run: bool = typer.Option(
-        False, "--dry-run", help="Write job scripts but submit none; works on any machine."
-    ),
+    partition: str = option("--partition NAME", "Another of the site's partitions."),
+    account: str = option("--account NAME", "Account to charge."),
+    quick: bool = flag("--quick", "Fewer and smaller sizes."),
+    dry_run: bool = flag("--dry-run", "Write job scripts but submit none; works on any machine."),
 ) -> None:
     """Check a built environment on its site's nodes, in jobs, with ReFrame.
 

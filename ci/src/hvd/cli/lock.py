@@ -9,7 +9,7 @@ import typer
 
 from hvd.build import solve_all
 from hvd.build.pipeline import Options
-from hvd.cli.common import takes
+from hvd.cli.common import flag, takes
 from hvd.model import environment
 from hvd.model.versions import pinned
 
@@ -20,9 +20,7 @@ def lock(
     names: Optional[List[str]] = typer.Argument(
         None, metavar="[ENV]...", help="Site environments.  [default: all]"
     ),
-    check: bool = typer.Option(
-        False, "--check", help="Fail if the solution changed; write nothing."
-    ),
+    check: bool = flag("--check", "Fail if the solution changed; write nothing."),
 ) -> None:
     """Concretize a site's environment with the default pair and keep the solution: dag.json."""
     pair = pinned().pairs[0].name

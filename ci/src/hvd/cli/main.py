@@ -107,7 +107,7 @@ def _run(arguments: Optional[List[str]]) -> int:
     except StageFailed as failure:
         return failure.status
     except HvdError as error:
-        console.error(error, getattr(error, "tail", ""))
+        console.error(error)
         return USAGE
     except KeyboardInterrupt:
         console.err.print("interrupted")

@@ -8,7 +8,7 @@ import typer
 
 from hvd.build import pipeline, solve_all
 from hvd.build.pipeline import Options
-from hvd.cli.common import ALL, EnvironmentArgument, SpecOption, chosen, takes
+from hvd.cli.common import ALL, EnvironmentArgument, SpecOption, chosen, flag, takes
 from hvd.core import console, paths
 from hvd.core.errors import HvdError
 from hvd.model import environment
@@ -40,9 +40,7 @@ def concretize(
         metavar="[ENV]...",
         help="Environments below environments/; see ./hvd list.",
     ),
-    every: bool = typer.Option(
-        False, "--all", help="All environments, several at a time, with Spack."
-    ),
+    every: bool = flag("--all", "All environments, several at a time, with Spack."),
     spec: str = SpecOption,
 ) -> None:
     """Set up and concretize."""

@@ -49,11 +49,10 @@ def table(*titles: str) -> rich.table.Table:
     return made
 
 
-def error(problem: HvdError, tail: str = "") -> None:
+def error(problem: HvdError) -> None:
     """A failure: the failing command's last lines, what happened, the log, a hint."""
-    if tail:
-        for line in tail.splitlines():
-            err.print(f"    [dim]{rich.markup.escape(line)}[/dim]")
+    for line in problem.tail.splitlines():
+        err.print(f"    [dim]{rich.markup.escape(line)}[/dim]")
     err.print(f"[bold red]error:[/bold red] {rich.markup.escape(problem.message)}")
     if problem.log:
         err.print(f"  log: {rich.markup.escape(shorten(problem.log))}")

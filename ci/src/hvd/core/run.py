@@ -66,7 +66,7 @@ class Run:
             yield stage
         except HvdError as error:
             stage.status = "failed"
-            console.error(error, getattr(error, "tail", ""))
+            console.error(error)
             raise StageFailed(name, error) from error
         except BaseException:
             stage.status = "failed"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import cattrs
 
@@ -310,9 +310,10 @@ def load(name: str) -> Site:
     """
     path = file(name)
     data = schema.load(path, SCHEMA)
-    _check(data, path)
-    data["sources"] = {key: str(document) for key, document in data["sources"].items()}
-    _put_documents(data, data["sources"])
+    for key, problem, hint in _faults(data, path.parent.name):
+        raise HvdError(f"{shorten(path)}: key '{key}': {problem}", hint)
+    for entry, _ in list(_sourced(data)):
+        entry["source"] = [data["sources"][name] for name in _listed(entry["source"])]
     for key, entry in data["partitions"].items():
         entry["name"] = key
     for entry in data["environments"].values():
@@ -345,65 +346,44 @@ def _directories() -> List[pathlib.Path]:
     return [directory / environments.SITES for directory in paths.environments()]
 
 
-def _check(data: Dict[str, Any], path: pathlib.Path) -> None:
-    """Check what the schema cannot: that names refer to something."""
-
-    def require(condition: bool, key: str, problem: str, remedy: str) -> None:
-        if not condition:
-            raise HvdError(f"{shorten(path)}: key '{key}': {problem}", remedy)
-
-    name, launcher, allowed = data["name"], data["launcher"], data["allowed"]
-    directory = path.parent.name
-    require(name == directory, "name", f"'{name}' is not the directory's", directory)
-    require(launcher in allowed, "launcher", f"'{launcher}' is not in 'allowed'", "add it there")
+def _faults(data: Mapping[str, Any], directory: str) -> Iterator[Tuple[str, str, str]]:
+    """Yield what the schema cannot find, names that refer to nothing: key, problem, hint."""
+    launcher, allowed, partitions = data["launcher"], data["allowed"], data["partitions"]
+    if data["name"] != directory:
+        yield "name", f"'{data['name']}' is not the directory's", directory
+    if launcher not in allowed:
+        yield "launcher", f"'{launcher}' is not in 'allowed'", "add it there"
     for method in data.get("refused", {}):
-        require(
-            method not in allowed,
-            f"refused:{method}",
-            "is in 'allowed' too",
-            "remove it from one of them",
-        )
+        if method in allowed:
+            yield f"refused:{method}", "is in 'allowed' too", "remove it from one of them"
     for key, entry in data["environments"].items():
-        require(
-            entry["partition"] in data["partitions"],
-            f"environments:{key}:partition",
-            f"there is no partition '{entry['partition']}'",
-            f"use one of {', '.join(data['partitions'])}",
-        )
+        if entry["partition"] not in partitions:
+            problem = f"there is no partition '{entry['partition']}'"
+            hint = f"use one of {', '.join(partitions)}"
+            yield f"environments:{key}:partition", problem, hint
     for successor in data["status"].get("successors", []):
-        require(
-            successor in names(),
-            "status:successors",
-            f"there is no site '{successor}'",
-            f"add its {SITE}",
-        )
+        if successor not in names():
+            yield "status:successors", f"there is no site '{successor}'", f"add its {SITE}"
     for key, cited in citations(data):
-        require(
-            cited in data["sources"], key, f"'{cited}' is not in 'sources'", "add the document"
-        )
+        if cited not in data["sources"]:
+            yield key, f"'{cited}' is not in 'sources'", "add the document"
 
 
-def citations(data: Any, key: str = "") -> List[Tuple[str, str]]:
+def citations(data: Any) -> List[Tuple[str, str]]:
     """Return every use of a source below ``data``, with its key."""
-    found = []
+    return [(key, cited) for entry, key in _sourced(data) for cited in _listed(entry["source"])]
+
+
+def _sourced(data: Any, key: str = "") -> Iterator[Tuple[Dict[str, Any], str]]:
+    """Yield each mapping below ``data`` that has a source, and the source's key."""
     items = data.items() if isinstance(data, dict) else enumerate(data)
     for name, value in items:
         here = f"{key}:{name}" if key else str(name)
         if name == "source":
-            found += [(here, cited) for cited in _listed(value)]
+            yield data, here
         elif isinstance(value, (dict, list)):
-            found += citations(value, here)
-    return found
-
-
-def _put_documents(data: Any, documents: Mapping[str, str]) -> None:
-    """Replace the name of every source below ``data`` by the document."""
-    for entry in data.values() if isinstance(data, dict) else data:
-        if isinstance(entry, (dict, list)):
-            _put_documents(entry, documents)
-    if isinstance(data, dict) and "source" in data:
-        data["source"] = [documents[name] for name in _listed(data["source"])]
+            yield from _sourced(value, here)
 
 
 def _listed(value: Any) -> List[str]:
-    return [value] if isinstance(value, str) else list(value or ())
+    return [value] if isinstance(value, str) else value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 from typing import Dict, Iterator, List, Sequence
 
-from hvd.model.dag import DagNode
+from hvd.model.solution import DagNode
 
 
 def tree(nodes: Sequence[DagNode]) -> List[str]:
