@@ -55,7 +55,8 @@ def record(
         frameworks={name: versions.get(each, "") for name, each in packages.items()},
         controllers=tuple(controllers),
         operations=tuple(sorted([*controllers, *spec.on("ccl", "ddl", "nccl")])),
-        nccl_link="".join(spec.values("nccl_link")),
+        # RCCL, which has no such variant, is shared
+        nccl_link="".join(spec.values("nccl_link") or ["shared"] * bool(spec.on("nccl"))),
         gpu="".join(spec.on("cuda", "rocm")),
         architectures=spec.values("cuda_arch") or spec.values("amdgpu_target"),
         gpu_mpi="mpi" in spec.values("gpu_ops"),
