@@ -2,17 +2,17 @@
 
 import copy
 import dataclasses
+import functools
 import json
-import subprocess
 
 import pytest
 
-from hvd.cli import main as cli
 from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.model import environment
 from hvd.model.versions import pinned
 from hvd.solve import difference, kept, sides
+from tests.checkout import commit
 
 
 def spec(name, version="1.0", dependencies=(), external="", recipe="r", **parameters):
@@ -194,14 +194,8 @@ def test_a_kept_solution_and_a_lock_are_compared_as_far_as_it_goes(made, changed
 
 
 @pytest.fixture
-def diff(capsys):
-    def run(*arguments):
-        with pytest.raises(SystemExit) as ended:
-            cli.main(["diff", *map(str, arguments)])
-        printed = capsys.readouterr()
-        return ended.value.code or 0, printed.out, printed.err
-
-    return run
+def diff(hvd):
+    return functools.partial(hvd, "diff")
 
 
 def test_status_and_markdown(diff, tmp_path, changed):
@@ -221,12 +215,10 @@ def test_status_and_markdown(diff, tmp_path, changed):
 def test_a_revision_of_this_repository(diff, tmp_path, monkeypatch):
     """As in a merge request: the solution of the target branch, and the one that is proposed."""
     monkeypatch.setattr(paths, "ROOT", tmp_path)
-    git = ["git", "-C", tmp_path, "-c", "user.name=t", "-c", "user.email=t@example.org"]
     (tmp_path / "environments" / "x").mkdir(parents=True)
     content = kept.file(environment.load("alpha-hvd")).read_text()
     (tmp_path / "environments" / "x" / "dag.json").write_text(content)
-    for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "x"]):
-        subprocess.run([*git, *command], check=True)
+    commit(tmp_path)
     (tmp_path / "now.json").write_text(content.replace('"1.12.1"', '"1.12.2"'))
     assert diff("HEAD:environments/x", tmp_path / "environments" / "x")[0] == 0
     for before in ("HEAD:environments/x/", "HEAD:environments/x/dag.json"):

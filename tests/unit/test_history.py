@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pathlib
-from typing import List
 
 import pytest
 
 from hvd.core.errors import HvdError
 from hvd.fetch.history import History
-from tests.checkout import run
+from tests.checkout import commit, git, run
 
 
 class Origin:
@@ -18,26 +17,21 @@ class Origin:
     def __init__(self, root: pathlib.Path) -> None:
         self.root = root
         run(["git", "init", "--quiet", "--initial-branch=develop", root])
-        self.commits: List[str] = []
+        self.commits = [
+            self.commit(f"good {number}" if number < 6 else f"bad {number}") for number in range(9)
+        ]
 
     def git(self, *words: object) -> str:
-        named = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
-        return run(["git", "-C", self.root, *named, *words]).strip()
+        return git(self.root, *words)
 
     def commit(self, text: str) -> str:
         (self.root / "file").write_text(text)
-        self.git("add", "file")
-        self.git("commit", "--quiet", "-m", text)
-        self.commits.append(self.git("rev-parse", "HEAD"))
-        return self.commits[-1]
+        return commit(self.root, text)
 
 
 @pytest.fixture
 def origin(tmp_path) -> Origin:
-    found = Origin(tmp_path / "origin")
-    for number in range(9):
-        found.commit(f"good {number}" if number < 6 else f"bad {number}")
-    return found
+    return Origin(tmp_path / "origin")
 
 
 @pytest.fixture
