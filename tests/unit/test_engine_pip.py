@@ -84,15 +84,11 @@ def test_an_old_setuptools_needs_wheel(run, setuptools, wheel, missing) -> None:
         (f"{PYTORCH} ^openmpi@5", "openmpi@5"),
         (f"{PYTORCH} +cuda+ddl~nccl cuda_arch=70", "+ddl"),
         (f"{PYTORCH} +rocm amdgpu_target=gfx90a", "hipcc"),
+        (f"{PYTORCH} /abcdef", "/abcdef"),
     ],
 )
-def test_what_this_machine_cannot_build_is_refused(run, spec, named) -> None:
+def test_what_this_engine_cannot_build_is_refused(run, spec, named) -> None:
     assert named in refused(run, spec, interpreter("torch")).message
-
-
-def test_a_clause_for_spack_alone_is_refused(run) -> None:
-    error = refused(run, f"{PYTORCH} /abcdef", interpreter("torch"))
-    assert "/abcdef" in error.message and "--engine spack" in error.remedy
 
 
 def test_an_environment_of_a_site_is_refused(run) -> None:
