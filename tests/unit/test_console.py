@@ -44,12 +44,15 @@ def test_a_run_keeps_stages_steps_and_logs(run, capsys):
     assert lines[4].split()[-3:] == ["skipped", "not", "here"]
 
 
-def test_a_stage_of_cached_steps_is_cached(run):
+def test_a_stage_of_cached_steps_is_cached_and_one_with_a_failed_step_may_go_on(run):
     with run.stage("build"):
         for name in ("one", "two"):
             with run.step(name) as task:
                 task.cached()
-    assert run.stages[0].status == "cached"
+    with run.stage("smoke"), run.step("mpirun") as task:
+        task.failed("rank 1 is gone")
+    assert [stage.status for stage in run.stages] == ["cached", "ok"]
+    assert (task.status, task.detail) == ("failed", "rank 1 is gone")
 
 
 @pytest.mark.parametrize("stage", list(EXIT_STATUS))
@@ -71,12 +74,6 @@ def test_another_exception_is_passed_on(run):
     (stage,) = run.stages
     assert stage.status == "failed"
     assert (stage.steps[0].status, stage.steps[0].detail) == ("failed", "KeyboardInterrupt")
-
-
-def test_a_step_may_fail_and_the_stage_go_on(run):
-    with run.stage("smoke"), run.step("mpirun") as task:
-        task.failed("rank 1 is gone")
-    assert (task.status, task.detail) == ("failed", "rank 1 is gone")
 
 
 def test_verbose_names_the_logs(workplace, capsys):
