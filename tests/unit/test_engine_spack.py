@@ -145,7 +145,7 @@ def test_a_solve_that_failed_is_done_again(fake, subject, word):
     steps, failure = concretize(engine)
     assert steps == [("spack concretize", "failed")] and failure.status == 11
     assert "it fails" in failure.error.log.read_text()
-    assert not subject.lock.exists()
+    assert not subject.lockfile.exists()
     fake.let(fails=[])
     assert concretize(engine)[0] == [("spack concretize", "ok")]
 
@@ -171,7 +171,7 @@ def test_an_mpi_that_the_recipe_refuses_is_refused_before_the_solve(fake, subjec
 
 
 def test_a_lock_that_is_none_is_named(fake, subject):
-    subject.lock.write_text("{}")
+    subject.lockfile.write_text("{}")
     with pytest.raises(HvdError, match="spack.lock"):
         SpackEngine(subject, fake.spack).solution()
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from hvd.core.errors import HvdError
-from hvd.host import externals, probe
+from hvd.host import externals, interpreter
 from hvd.host.mpi import Mpi
 from hvd.model import recipe, specs
 
@@ -138,10 +138,10 @@ def test_a_distribution_of_debian_has_a_prefix_where_spack_finds_it(tmp_path, mo
     assert externals.ask(sys.executable, {"PYTHONPATH": str(packages)}) == asked
 
 
-def test_the_probe_runs_alone():
-    """As `python probe.py`, without this project on its path."""
+def test_the_program_that_asks_runs_alone():
+    """As `python interpreter.py`, without this project on its path."""
     done = subprocess.run(
-        [sys.executable, "-I", probe.__file__], capture_output=True, text=True, check=True
+        [sys.executable, "-I", interpreter.__file__], capture_output=True, text=True, check=True
     )
     printed = json.loads(done.stdout)
     assert printed["python"]["prefix"] == sys.prefix

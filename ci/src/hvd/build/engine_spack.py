@@ -75,7 +75,7 @@ class SpackEngine:
         Raises:
             HvdError: there is no solution, or not one that a site's packages allow.
         """
-        environment, lock = self.environment, self.environment.lock
+        environment, lockfile = self.environment, self.environment.lockfile
         if not environment.site:
             self._refuse_externals(found)
         done = self.spack.state / environment.name / "concretized"
@@ -84,7 +84,11 @@ class SpackEngine:
         with run.step("spack concretize") as task:
             digest = stamp.of(*inputs)
             self._forget_other_pairs()
-            if not self.fresh and lock.exists() and stamp.matches(done, stamp.of(digest, lock)):
+            if (
+                not self.fresh
+                and lockfile.exists()
+                and stamp.matches(done, stamp.of(digest, lockfile))
+            ):
                 task.cached()
                 return self.solution()
             self.spack.concretize(
@@ -93,7 +97,7 @@ class SpackEngine:
             solved = self.solution()
             if environment.site:
                 site_check.require(environment, solved.specs)
-            stamp.put(done, stamp.of(digest, lock))
+            stamp.put(done, stamp.of(digest, lockfile))
         return solved
 
     def solution(self) -> SpackSolution:
@@ -102,8 +106,8 @@ class SpackEngine:
         Raises:
             HvdError: the file is not one of Spack's.
         """
-        lock = self.environment.lock
-        return SpackSolution(self, solution.read(lock.read_text(), paths.shorten(lock)))
+        lockfile = self.environment.lockfile
+        return SpackSolution(self, solution.read(lockfile.read_text(), paths.shorten(lockfile)))
 
     def _refuse_externals(self, found: Mapping[str, Any]) -> None:
         """Say at once what Spack would say of this machine's externals after minutes.
@@ -123,7 +127,7 @@ class SpackEngine:
         if pair_of(self.environment) == pair:
             return
         stamp.clear(self.environment.directory / ".spack-env")
-        self.environment.lock.unlink(missing_ok=True)
+        self.environment.lockfile.unlink(missing_ok=True)
         _owner(self.environment).write_text(pair)
 
     def commits(self) -> Dict[str, str]:
@@ -137,7 +141,7 @@ class SpackEngine:
     @staticmethod
     def digest(environment: Environment) -> str:
         """A digest of what a build is made from: the solution."""
-        return stamp.of(environment.lock)
+        return stamp.of(environment.lockfile)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -97,7 +97,7 @@ def list_packages(
     """
     subject = environment.load(name)
     wanted = cache.named(url, unsigned)
-    if not subject.lock.exists():
+    if not subject.lockfile.exists():
         raise HvdError(f"{name} has not been solved", f"solve it: ./hvd concretize {name}")
     with _located(options, name, pair_of(subject)) as (located, run):
         with run.step("signatures and checksums" if verify else "signatures") as task:

@@ -13,7 +13,7 @@ from hvd.core.steps import Step
 from hvd.host import debian
 
 
-def run(
+def enter(
     context: typer.Context,
     suite: str = typer.Argument(
         ...,

@@ -154,7 +154,7 @@ def activation(environment: str, engine: str) -> pathlib.Path:
 def inputs(environment: Environment, engine: str) -> Dict[str, str]:
     """Return a digest of each file that decides what ``engine`` builds, by its path."""
     files = [*environment.inputs(), environment.externals]
-    files += [environment.lock] if engine == "spack" else []
+    files += [environment.lockfile] if engine == "spack" else []
     whole = [file for path in files if path.exists() for file in stamp.files(path)]
     return {paths.shorten(file): stamp.of(file) for file in whole}
 

@@ -50,7 +50,7 @@ class Environment:
         return self.directory / EXTERNALS
 
     @property
-    def lock(self) -> pathlib.Path:
+    def lockfile(self) -> pathlib.Path:
         return self.directory / "spack.lock"
 
     @property
