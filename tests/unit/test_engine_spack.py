@@ -16,7 +16,7 @@ from hvd.core.run import Run, StageFailed
 from hvd.fetch import clone
 from hvd.host import externals, framework
 from hvd.host.mpi import Mpi
-from hvd.model import environment
+from hvd.model import built, environment
 from hvd.model.built import Modification, Software
 from hvd.model.versions import pinned
 from hvd.solve import spack as spack_module
@@ -254,7 +254,7 @@ def test_the_record_of_a_build(fake, subject, monkeypatch, variants, operations,
     assert done.changes == (Modification("prepend", "PATH", "/opt/bin"),)
     assert {part.name for part in parts if part.external} == {"python", "py-torch"}
     assert {part.name for part in parts if not part.external} == {"py-horovod"}
-    assert done.modules == ("openmpi/4",) and done.digest == engine.digest(subject)
+    assert done.modules == ("openmpi/4",) and done.digest == built.digest(subject, "spack")
     # the whole environment of the activation, of which a secret of the caller's is no part
     assert done.variables["SPACK_ENV"] == str(subject.directory)
     assert done.variables["SEEN"] == "" and "hunter2" not in json.dumps(done.variables)

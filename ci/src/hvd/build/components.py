@@ -61,6 +61,7 @@ def record(
         architectures=spec.values("cuda_arch") or spec.values("amdgpu_target"),
         gpu_mpi="mpi" in spec.values("gpu_ops"),
         inputs=built.inputs(environment, engine),
+        digest=built.digest(environment, engine),
         **more,
     )
 

@@ -129,11 +129,6 @@ class PipEngine:
         """The commits of what builds, by name: pip has none."""
         return {}
 
-    @staticmethod
-    def digest(environment: Environment) -> str:
-        """A digest of what a build is made from; of nothing while it is not whole."""
-        return stamp.of(PipEngine(environment).directory / "stamp")
-
 
 @dataclasses.dataclass(frozen=True)
 class PipSolution:
@@ -240,7 +235,6 @@ class PipSolution:
             changes=tuple(changes),
             variables={"PATH": self._path, **variables},
             modules=(),
-            digest=self.engine.digest(self.environment),
         )
         root = components.Component(
             name=self.spec.name,

@@ -138,11 +138,6 @@ class SpackEngine:
             "Spack packages": clone.commit(self.spack.packages) or pair.packages.commit,
         }
 
-    @staticmethod
-    def digest(environment: Environment) -> str:
-        """A digest of what a build is made from: the solution."""
-        return stamp.of(environment.lockfile)
-
 
 @dataclasses.dataclass(frozen=True)
 class SpackSolution:
@@ -211,7 +206,6 @@ class SpackSolution:
             changes=tuple(Modification(**each) for each in found["changes"]),
             variables=spack.activation(directory, task.log),
             modules=tuple(found["modules"]),
-            digest=self.engine.digest(self.environment),
         )
         return done, components.of_solution(self.specs, found["parts"])
 

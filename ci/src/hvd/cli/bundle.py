@@ -52,7 +52,7 @@ def bundle(
     signer = ""
     if with_cache:
         signer = transfer.fingerprint(Cache(""), key)
-        built.check(built.find(environment.name, "spack"), SpackEngine.digest(environment))
+        built.find_current(environment.name, "spack")
     with pack.gathering(destination.absolute()) as directory:
         options = dataclasses.replace(options, engine="spack")
         engine = pipeline.run(environment, options, last="concretize").engine

@@ -11,8 +11,6 @@ from typing import List, Optional, Sequence
 import rich.text
 import typer
 
-from hvd.build.engine_pip import PipEngine
-from hvd.build.engine_spack import SpackEngine
 from hvd.cli.common import BuiltByOption, EngineName, flag, option
 from hvd.core import console, paths
 from hvd.core.errors import HvdError
@@ -21,7 +19,6 @@ from hvd.deliver.publish.describe import Module
 from hvd.deliver.publish.plan import Origin, Row
 from hvd.model import built, environment, site
 
-_ENGINES = {"spack": SpackEngine, "pip": PipEngine}
 _COLOURS = {"new": "green", "replaced": "yellow", "gone": "red"}
 
 
@@ -65,8 +62,7 @@ def publish(
         chosen = environment.load(name)
         base = environment.base(chosen)
         machine = site_of(base)
-        done = built.find(name, engine.value)
-        built.check(done, _ENGINES[done.engine].digest(chosen))
+        done = built.find_current(name, engine.value)
         module = describe.describe(done, machine, machine.environments[base], suffix)
         wanted.append((module, Origin(name, done.engine)))
         tools += [each for each in _tools(machine, tool) if each not in tools]
