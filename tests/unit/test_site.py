@@ -200,16 +200,14 @@ def test_what_the_fabric_sets_by_case() -> None:
     assert perlmutter.variables("mpi", 2) == {enabled: "1", "SLURM_NETWORK": "no_vni"}
 
 
-def test_an_environment_is_checked_when_its_site_is_where_nothing_else_is_said(sites) -> None:
+def test_what_an_environment_has_where_nothing_else_is_said(sites) -> None:
     assert site.load("alpha").environments["alpha-hvd"].checked == site.load("alpha").checked
     environments = content("alpha")["environments"]
     environments["alpha-hvd"]["checked"] = {"date": "2026-12-24", "by": "machine"}
     change(sites, "alpha", environments=environments)
     assert site.load("alpha").environments["alpha-hvd"].checked.by == "machine"
     assert site.load("alpha").checked.by == "documents"
-
-
-def test_modules_to_build_are_those_to_run_where_nothing_else_is_said() -> None:
+    # and modules to build are those to run
     use = site.load("capella").environments["capella-hvd"]
     assert use.build == use.run
     assert use.run and use.run[0][:2] == ("release/24.04", "GCC/12.3.0")
