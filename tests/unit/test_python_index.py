@@ -58,7 +58,7 @@ def test_another_file_of_that_name_is_refused_and_nothing_is_left(server, tmp_pa
 @pytest.mark.parametrize(
     ("index", "project", "filename", "message"),
     [
-        ("", "horovod", "horovod-9.tar.gz", "has horovod but not horovod-9.tar.gz"),
+        ("", "horovod", "horovod-9.tar.gz", "none has horovod in this version"),
         ("", "horovods", "horovods-1.tar.gz", "does not have horovods"),
         ("http://127.0.0.1:9/simple", "horovod", FILE, "127.0.0.1: ConnectionError"),
     ],

@@ -46,7 +46,10 @@ def check(
         shells.write(plan.make(subject), subject.directory)
         _say_what_is_not_judged(machine, name, quick)
     system = f"{machine.name}:{kind.name}"
-    words = [sys.executable, _reframe(), "-C", _HERE / "settings.py", "-c", _HERE / "checks.py"]
+    reframe = pathlib.Path(sys.executable).with_name("reframe")
+    if not reframe.is_file():
+        raise HvdError(f"there is no {reframe}", "start this as ./hvd check, which installs it")
+    words = [sys.executable, reframe, "-C", _HERE / "settings.py", "-c", _HERE / "checks.py"]
     words += ["--system", system, "-p", f"^{name}$", "--prefix", systems.prefix()]
     words += ["-S", f"engine={engine.value}"] + ["-S", "Allreduce.quick=true"] * quick
     option = schedulers.of(machine).account
@@ -74,18 +77,6 @@ def _run(words: Sequence[object]) -> int:
         except KeyboardInterrupt:
             # ReFrame gets the signal, too, and cancels its jobs
             continue
-
-
-def _reframe() -> pathlib.Path:
-    """The program of this Python.
-
-    Raises:
-        HvdError: it is not installed.
-    """
-    program = pathlib.Path(sys.executable).with_name("reframe")
-    if not program.is_file():
-        raise HvdError(f"there is no {program}", "start this as ./hvd check, which installs it")
-    return program
 
 
 def _say_what_is_not_judged(machine: site.Site, name: str, quick: bool) -> None:

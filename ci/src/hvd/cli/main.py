@@ -24,7 +24,6 @@ from hvd.cli import (
     environments,
     kernel,
     launch,
-    lock,
     matrix,
     pipeline,
     publish,
@@ -65,7 +64,7 @@ app.command(name="setup")(pipeline.setup)
 app.command(name="build")(pipeline.build)
 app.command(name="smoke")(pipeline.smoke)
 app.command(name="concretize")(pipeline.concretize)
-app.command(name="lock")(lock.lock)
+app.command(name="lock")(pipeline.lock)
 app.command(name="docs")(docs.docs)
 app.command(name="list")(environments.list_environments)
 app.command(name="activate")(activate.activate)

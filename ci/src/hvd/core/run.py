@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import pathlib
 import re
 import time
@@ -34,21 +35,23 @@ class StageFailed(Exception):
         self.error = error
 
 
+@dataclasses.dataclass
 class Run:
     """The stages of one ``./hvd`` for one environment and engine.
 
     Args:
-        environment: name of the environment.
         engine: ``auto``, ``spack`` or ``pip``; not ``auto`` any more when setup is done.
         verbose: show where each log is.
+        started: when, ISO 8601 in UTC.
     """
 
-    def __init__(self, environment: str, engine: str, verbose: bool = False) -> None:
-        self.environment = environment
-        self.engine = engine
-        self.verbose = verbose
-        self.started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        self.stages: List[Stage] = []
+    environment: str
+    engine: str
+    verbose: bool = False
+    started: str = dataclasses.field(
+        default_factory=lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    )
+    stages: List[Stage] = dataclasses.field(default_factory=list)
 
     @property
     def logs(self) -> pathlib.Path:

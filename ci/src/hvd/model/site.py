@@ -1,6 +1,6 @@
 """The sites: what ``sites/<site>/site.yaml`` says of a machine.
 
-``site.schema.json`` gives the meaning and the unit of each key.
+``site.schema.json`` gives the meaning and the unit of each key, which is a field here.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ LOCAL = "local"
 
 @dataclasses.dataclass(frozen=True)
 class Limit:
-    """The most ranks that may share a GPU, and why."""
-
     max: int
     reason: str
     remedy: str
@@ -33,32 +31,24 @@ class Limit:
 
 @dataclasses.dataclass(frozen=True)
 class CpuLimit:
-    """The most CPUs of a node for a job with ``gpus`` of its GPUs."""
-
     gpus: int
     cpus: int
 
 
 @dataclasses.dataclass(frozen=True)
 class Account:
-    """The account that a job is charged to, as far as a site's documents say."""
-
     needed: bool = False
     suffix: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
 class Pin:
-    """Cores and NUMA node of the one rank of a node."""
-
     cores: int
     numa: int
 
 
 @dataclasses.dataclass(frozen=True)
 class RankGpu:
-    """The GPU of each rank of a node: that at its place in ``order``."""
-
     variable: str
     local_rank: str
     order: Tuple[int, ...]
@@ -66,8 +56,6 @@ class RankGpu:
 
 @dataclasses.dataclass(frozen=True)
 class Slurm:
-    """How Slurm is asked for the nodes of a partition; memory in MB."""
-
     constraint: str = ""
     partition: str = ""
     qos: str = ""
@@ -81,8 +69,6 @@ class Slurm:
 
 @dataclasses.dataclass(frozen=True)
 class Lsf:
-    """How LSF is asked for the nodes of a partition."""
-
     queue: str
     slots: int
     launch_slots: int
@@ -91,8 +77,6 @@ class Lsf:
 
 @dataclasses.dataclass(frozen=True)
 class Pbs:
-    """How PBS is asked for the nodes of a partition."""
-
     queue: str
     chunk: str = ""
     place: str = ""
@@ -135,8 +119,6 @@ class Partition:
 
 @dataclasses.dataclass(frozen=True)
 class Bandwidth:
-    """The least bus bandwidth of a two-rank allreduce, in 10**6 B/s; see the schema."""
-
     operations: str
     nodes: int
     bus_mb_s: float
@@ -145,16 +127,12 @@ class Bandwidth:
 
 @dataclasses.dataclass(frozen=True)
 class Checked:
-    """When facts were last compared with their sources (YYYY-MM-DD), and how; see the schema."""
-
     date: str
     by: str
 
 
 @dataclasses.dataclass(frozen=True)
 class Make:
-    """Packages that the user makes before an environment can be built, and the commands."""
-
     packages: Tuple[str, ...]
     commands: Tuple[str, ...]
     source: Tuple[str, ...]
@@ -162,8 +140,6 @@ class Make:
 
 @dataclasses.dataclass(frozen=True)
 class Removed:
-    """Modules that the site takes away, and the day (YYYY-MM-DD)."""
-
     date: str
     modules: Tuple[str, ...]
     source: Tuple[str, ...]
@@ -205,8 +181,6 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class Interactive:
-    """How nodes are asked for to type commands on them."""
-
     command: str
     qos: str = ""
     gpus: bool = True
@@ -214,16 +188,12 @@ class Interactive:
 
 @dataclasses.dataclass(frozen=True)
 class Pitfall:
-    """A known problem, and the documents that describe it."""
-
     text: str
     source: Tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Status:
-    """The state of a machine, since when, and the sites its users moved to."""
-
     state: str
     since: str = ""
     successors: Tuple[str, ...] = ()
@@ -232,8 +202,6 @@ class Status:
 
 @dataclasses.dataclass(frozen=True)
 class Modules:
-    """The module tool, how the site names what it publishes, and what must not be beside it."""
-
     tool: str
     hierarchy: Tuple[str, ...] = ()
     projection: str = ""
