@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+from typing import List
 
 import pytest
 
@@ -17,21 +18,23 @@ class Origin:
     def __init__(self, root: pathlib.Path) -> None:
         self.root = root
         run(["git", "init", "--quiet", "--initial-branch=develop", root])
-        self.commits = [
-            self.commit(f"good {number}" if number < 6 else f"bad {number}") for number in range(9)
-        ]
+        self.commits: List[str] = []
 
     def git(self, *words: object) -> str:
         return git(self.root, *words)
 
     def commit(self, text: str) -> str:
         (self.root / "file").write_text(text)
-        return commit(self.root, text)
+        self.commits.append(commit(self.root, text))
+        return self.commits[-1]
 
 
 @pytest.fixture
 def origin(tmp_path) -> Origin:
-    return Origin(tmp_path / "origin")
+    found = Origin(tmp_path / "origin")
+    for number in range(9):
+        found.commit(f"good {number}" if number < 6 else f"bad {number}")
+    return found
 
 
 @pytest.fixture

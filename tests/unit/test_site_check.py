@@ -12,6 +12,8 @@ from hvd.solve import site_check
 from tests.unit.building import site_solution
 
 NAME = "perlmutter-hvd"
+#: Where it has NCCL.
+NCCL = "/global/common/software/nersc9/nccl/2.29.2-cu13"
 
 
 def solution() -> Dict[str, Any]:
@@ -45,7 +47,7 @@ def arch(**changes: Any) -> Dict[str, Any]:
         # an external that is not the site's
         ("cuda", {"version": "12.9.0"}, "cuda@12.9.0 at /opt/nvidia/"),
         ("cuda", external("/usr/local/cuda"), "at /usr/local/cuda"),
-        ("nccl", external("/x", ["nccl/2"]), "nccl@2.29.2 at /x is not"),
+        ("nccl", external(NCCL, ["nccl/2"]), f"nccl@2.29.2 at {NCCL} is not"),
         ("gcc", external("/usr"), "gcc@14.3.0 at /usr is not"),
         ("py-psutil", external("/usr"), "py-psutil@7.2.2 at /usr is not"),
         # one that is built
