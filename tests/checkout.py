@@ -42,11 +42,22 @@ def script(path: pathlib.Path, *lines: str, interpreter: str = "/bin/sh") -> pat
     return path
 
 
-def commit(root: pathlib.Path) -> None:
-    """Make a git repository of ``root`` with one commit of all that is in it."""
-    git = ["git", "-C", root, "-c", "user.name=t", "-c", "user.email=t@example.org"]
-    for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "x"]):
-        run([*git, *command])
+def git(root: pathlib.Path, *words: object) -> str:
+    """Run git in ``root``, as somebody who can commit; see :func:`run`."""
+    user = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+    return run(["git", "-C", root, *user, *words]).strip()
+
+
+def commit(root: pathlib.Path, message: str = "x") -> str:
+    """Commit all that is in ``root``, a git repository from then on; return the commit."""
+    git(
+        root,
+        "init",
+        "--quiet",
+    )
+    git(root, "add", ".")
+    git(root, "commit", "--quiet", "--allow-empty", "-m", message)
+    return git(root, "rev-parse", "HEAD")
 
 
 def wait_for(what: Callable[[], Any], within: float, state: Callable[[], object]) -> Any:

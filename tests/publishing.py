@@ -30,7 +30,7 @@ def pretend(spec: str = "", name: str = environment.DEFAULT, **changes: object) 
     fields = {
         "environment": chosen.name,
         "changes": (Modification("prepend", "PATH", str(programs)),),
-        "digest": engine.digest(chosen),
+        "digest": built.digest(chosen, "pip"),
         **changes,
     }
     done = builds.record(**fields)

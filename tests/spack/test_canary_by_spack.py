@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import pathlib
 import shutil
 
 import pytest
 
 from hvd.model.versions import pinned
-from tests.checkout import copy_checkout, run
+from tests.checkout import commit, copy_checkout, git, run
 
 #: The smallest one of a site.
 ENVIRONMENT = "stampede3-cpu-hvd"
@@ -26,34 +25,27 @@ def repositories(located, tmp_path):
         shutil.copytree(source, found[kind], symlinks=True, ignore=shutil.ignore_patterns(".git"))
         run(["git", "init", "--quiet", found[kind]])
         # Spack has files that it tells git to ignore
-        run(["git", "-C", found[kind], "add", "--force", "."])
-        committed(found[kind], "all")
+        git(found[kind], "add", "--force", ".")
+        commit(found[kind])
     return found
-
-
-def committed(root: pathlib.Path, message: str) -> str:
-    git = ["git", "-C", root, "-c", "user.name=t", "-c", "user.email=t@example.org"]
-    run([*git, "commit", "--quiet", "--all", "-m", message])
-    return run(["git", "-C", root, "rev-parse", "HEAD"]).strip()
 
 
 def test_a_package_that_is_renamed_is_found(repositories, pair, tmp_path):
     root = repositories["packages"]
     recipes = root / "repos" / "spack_repo" / "builtin" / "packages"
-    git = ["git", "-C", root]
-    pins = {k: run(["git", "-C", p, "rev-parse", "HEAD"]).strip() for k, p in repositories.items()}
+    pins = {kind: git(place, "rev-parse", "HEAD") for kind, place in repositories.items()}
 
     def harmless(name: str) -> None:
         with open(recipes / name / "package.py", "a") as recipe:
             recipe.write("\n# a comment\n")
-        committed(root, f"{name}: a comment")
+        commit(root, f"{name}: a comment")
 
     for name in HARMLESS:
         harmless(name)
-    run([*git, "mv", recipes / "py_psutil", recipes / "py_process_utilities"])
+    git(root, "mv", recipes / "py_psutil", recipes / "py_process_utilities")
     recipe = recipes / "py_process_utilities" / "package.py"
     recipe.write_text(recipe.read_text().replace("class PyPsutil", "class PyProcessUtilities"))
-    planted = committed(root, "py-psutil: rename to py-process-utilities")
+    planted = commit(root, "py-psutil: rename to py-process-utilities")
     for name in HARMLESS:
         harmless(name)
 

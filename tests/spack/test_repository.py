@@ -7,7 +7,7 @@ import yaml
 
 from hvd.core import paths
 from hvd.solve import queries
-from tests.checkout import commit, run
+from tests.checkout import commit, git, run
 from tests.spack.conftest import variables
 
 #: Every package of this repository, as Spack spells them.
@@ -49,25 +49,18 @@ def test_by_git_url(bare, checkout):
     assert_known(bare)
 
 
-def test_by_the_tag_of_a_release(bare, checkout, tmp_path):
+def test_by_the_tag_and_the_archive_of_a_release(bare, checkout, tmp_path):
     """What comes after the release is not seen."""
     commit(checkout.root)
-    git = ["git", "-C", checkout.root]
     for name in ("name", "email"):
-        run([*git, "config", f"user.{name}", "t@example.org"])
+        git(checkout.root, "config", f"user.{name}", "t@example.org")
     checkout.hvd("release", "9.0.0", "--to", tmp_path / "out")
-    run([*git, "rm", "--quiet", "-r", "packages/py_horovod"])
-    run([*git, "commit", "--quiet", "-m", "later"])
+    git(checkout.root, "rm", "--quiet", "-r", "packages/py_horovod")
+    git(checkout.root, "commit", "--quiet", "-m", "later")
     bare("repo", "add", "--name", "hvd", f"file://{checkout.root}")
     bare("repo", "update", "--tag", "v9.0.0", "hvd")
     assert_known(bare)
-
-
-def test_by_the_archive_of_a_release(bare, checkout, tmp_path):
-    commit(checkout.root)
-    for name in ("name", "email"):
-        run(["git", "-C", checkout.root, "config", f"user.{name}", "t@example.org"])
-    checkout.hvd("release", "9.0.0", "--to", tmp_path / "out")
+    bare("repo", "remove", "hvd")
     run(["tar", "xzf", tmp_path / "out" / "hvd-9.0.0.tar.gz"], cwd=tmp_path)
     bare("repo", "add", tmp_path / "hvd-9.0.0" / "spack_repo" / "hvd")
     assert_known(bare)

@@ -139,11 +139,6 @@ def test_what_the_machine_has_does_not_slip_in(located, pair, checkout):
     assert "'packages:gcc:externals' of environments/sites/perlmutter/packages.yaml" in output
 
 
-def test_the_solution_of_each_is_kept():
-    for name in SITES:
-        assert kept.load(environment.load(name)).packages, name
-
-
 OS_RELEASE = """
 NAME="SLES"
 VERSION="15-SP4"

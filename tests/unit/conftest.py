@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import pathlib
 import tarfile
-from typing import Dict
+from typing import Dict, NamedTuple
 
 import pytest
 
 from hvd.model import specs
 from tests.conftest import sdist
+
+
+class Done(NamedTuple):
+    """A command that is over."""
+
+    status: int
+    out: str
+    err: str
+
 
 #: What decides how Horovod is built, in every release.
 BUILD_SYSTEM = ("setup.py", "CMakeLists.txt", "build_utils.py")
@@ -46,23 +55,14 @@ def _builds(name: str) -> bool:
 
 
 @pytest.fixture
-def launched(monkeypatch, capsys, tmp_path):
-    """Run ``./hvd launch`` in this process, in no job but what ``environ`` says.
-
-    Nothing is built.
-    """
+def hvd(capsys):
+    """Run ``./hvd`` in this process; its status, its output and what it says on stderr."""
     from hvd.cli import main as cli
-    from tests.unit.launching import Done
 
-    def run(arguments, **environ) -> Done:
-        with monkeypatch.context() as patch:
-            for name in ("SLURM_JOB_NODELIST", "LSB_DJOB_HOSTFILE", "LSB_MCPU_HOSTS"):
-                patch.delenv(name, raising=False)
-            for name, value in environ.items():
-                patch.setenv(name, value)
-            capsys.readouterr()
-            with pytest.raises(SystemExit) as ended:
-                cli.main(["launch", *arguments])
+    def run(*arguments: object) -> Done:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            cli.main([*map(str, arguments)])
         printed = capsys.readouterr()
         return Done(ended.value.code or 0, printed.out, printed.err)
 
@@ -70,16 +70,30 @@ def launched(monkeypatch, capsys, tmp_path):
 
 
 @pytest.fixture
-def publish(capsys):
+def launched(monkeypatch, hvd):
+    """Run ``./hvd launch`` in this process, in no job but what ``environ`` says.
+
+    Nothing is built.
+    """
+
+    def run(arguments, **environ) -> Done:
+        with monkeypatch.context() as patch:
+            for name in ("SLURM_JOB_NODELIST", "LSB_DJOB_HOSTFILE", "LSB_MCPU_HOSTS"):
+                patch.delenv(name, raising=False)
+            for name, value in environ.items():
+                patch.setenv(name, value)
+            return hvd("launch", *arguments)
+
+    return run
+
+
+@pytest.fixture
+def publish(hvd):
     """Run ``./hvd publish`` in this process; its status, and all that it says."""
-    from hvd.cli import main as cli
 
     def run(*arguments: object):
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            cli.main(["publish", *map(str, arguments)])
-        printed = capsys.readouterr()
-        return ended.value.code or 0, printed.out + printed.err
+        status, out, err = hvd("publish", *arguments)
+        return status, out + err
 
     return run
 

@@ -15,26 +15,27 @@ def nothing_set(monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
 
+def touch(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    return path
+
+
 def wheel(directory, library="libnccl.so.2"):
     root = directory / "nvidia" / "nccl"
-    (root / "include").mkdir(parents=True)
-    (root / "lib").mkdir()
-    (root / "include" / "nccl.h").write_text(HEADER)
-    (root / "lib" / library).write_text("")
+    touch(root / "lib" / library)
+    touch(root / "include" / "nccl.h").write_text(HEADER)
     return root
 
 
 def test_an_nvcc_that_is_a_script_says_where_its_toolkit_is(tmp_path, monkeypatch):
     toolkit = tmp_path / "cuda-13.0"
     (toolkit / "bin").mkdir(parents=True)
-    nvcc = tmp_path / "bin" / "nvcc"
-    nvcc.parent.mkdir()
-    nvcc.write_text(
-        "#!/bin/sh\n"
-        f"if [ $1 = --dryrun ]; then echo '#$ TOP={toolkit}/bin/..' >&2\n"
-        "else echo 'Cuda compilation tools, release 13.0, V13.0.88'; fi\n"
+    nvcc = script(
+        tmp_path / "bin" / "nvcc",
+        f"if [ $1 = --dryrun ]; then echo '#$ TOP={toolkit}/bin/..' >&2",
+        "else echo 'Cuda compilation tools, release 13.0, V13.0.88'; fi",
     )
-    nvcc.chmod(0o755)
     monkeypatch.setenv("PATH", f"{nvcc.parent}:/usr/bin:/bin")
     assert accelerators.cuda() == accelerators.Library(toolkit.resolve(), "13.0")
 
@@ -47,10 +48,13 @@ def test_the_wheels_nccl_gets_the_name_that_a_linker_looks_for(tmp_path):
     assert (found.prefix / "include" / "nccl.h").read_text() == HEADER
 
 
-def test_an_installed_nccl_is_taken_as_it_is(tmp_path, monkeypatch):
+def test_what_is_installed_is_taken_as_it_is(tmp_path, monkeypatch):
     root = wheel(tmp_path / "opt", "libnccl.so")
+    touch(root / "include" / "oneapi" / "ccl.hpp")
     monkeypatch.setenv("NCCL_HOME", str(root))
+    monkeypatch.setenv("CCL_ROOT", str(root))
     assert accelerators.nccl(tmp_path / "none", tmp_path / "nccl").prefix == root
+    assert accelerators.ccl(tmp_path / "none", tmp_path / "ccl").prefix == root
 
 
 def hipcc(prefix, version="HIP version: 7.1.52802-0", directory="lib/llvm/bin"):
@@ -62,8 +66,7 @@ def hipcc(prefix, version="HIP version: 7.1.52802-0", directory="lib/llvm/bin"):
         f"echo 'InstalledDir: {prefix / directory}'",
     )
     for name in ("lib/llvm/bin/clang++", "include/rccl/rccl.h"):
-        (prefix / name).parent.mkdir(parents=True)
-        (prefix / name).touch()
+        touch(prefix / name)
     return prefix
 
 
@@ -88,50 +91,41 @@ def test_the_compiler_of_rocm_may_be_elsewhere(tmp_path, monkeypatch):
     assert accelerators.rocm()["llvm-amdgpu"].prefix == prefix / "lib" / "llvm"
 
 
-def test_a_rocm_that_is_not_whole_is_an_error(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(HvdError, match="hipcc is not on PATH"):
-        accelerators.rocm()
-    prefix = hipcc(tmp_path / "rocm")
-    monkeypatch.setenv("PATH", f"{prefix}/bin:/usr/bin:/bin")
-    (prefix / "include/rccl/rccl.h").unlink()
-    with pytest.raises(HvdError, match="rccl.h"):
-        accelerators.rocm()
-    hipcc(tmp_path / "other", version="none")
-    monkeypatch.setenv("PATH", f"{tmp_path}/other/bin:/usr/bin:/bin")
-    with pytest.raises(HvdError, match="does not name HIP"):
-        accelerators.rocm()
-
-
 def test_what_is_not_there_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(HvdError, match="nvcc"):
-        accelerators.cuda()
-    with pytest.raises(HvdError, match="nccl.h"):
-        accelerators.nccl(tmp_path, tmp_path / "nccl")
-    with pytest.raises(HvdError, match="libccl.so"):
-        accelerators.ccl(tmp_path, tmp_path / "ccl")
+    scratch = tmp_path / "scratch"
+    for named, find in (
+        ("nvcc", accelerators.cuda),
+        ("nccl.h", lambda: accelerators.nccl(tmp_path, scratch)),
+        ("libccl.so", lambda: accelerators.ccl(tmp_path, scratch)),
+        ("hipcc is not on PATH", accelerators.rocm),
+    ):
+        with pytest.raises(HvdError, match=named):
+            find()
     monkeypatch.setenv("CCL_ROOT", str(tmp_path))
     with pytest.raises(HvdError, match="CCL_ROOT"):
-        accelerators.ccl(tmp_path, tmp_path / "ccl")
+        accelerators.ccl(tmp_path, scratch)
+
+
+@pytest.mark.parametrize(
+    ("version", "lost", "named"),
+    [("HIP version: 7.1", "include/rccl/rccl.h", "rccl.h"), ("none", "", "does not name HIP")],
+)
+def test_a_rocm_that_is_not_whole_is_an_error(tmp_path, monkeypatch, version, lost, named):
+    prefix = hipcc(tmp_path / "rocm", version)
+    monkeypatch.setenv("PATH", f"{prefix}/bin:/usr/bin:/bin")
+    if lost:
+        (prefix / lost).unlink()
+    with pytest.raises(HvdError, match=named):
+        accelerators.rocm()
 
 
 def test_the_wheels_oneccl_for_cpus_gets_the_usual_layout(tmp_path):
     scratch = tmp_path / "ccl"
-    header = tmp_path / "include" / "cpu" / "oneapi" / "ccl.hpp"
-    library = tmp_path / "lib" / "cpu" / "libccl.so"
-    for file in (header, library):
-        file.parent.mkdir(parents=True)
-        file.write_text("")
+    header = touch(tmp_path / "include" / "cpu" / "oneapi" / "ccl.hpp")
+    library = touch(tmp_path / "lib" / "cpu" / "libccl.so")
     # twice: what an earlier run left is no obstacle
     for _ in range(2):
         assert accelerators.ccl(tmp_path, scratch) == accelerators.Library(scratch)
     assert (scratch / "include" / "oneapi" / "ccl.hpp").resolve() == header
     assert (scratch / "lib" / "libccl.so").resolve() == library
-
-
-def test_an_installed_oneccl_is_taken_as_it_is(tmp_path, monkeypatch):
-    monkeypatch.setenv("CCL_ROOT", str(tmp_path))
-    (tmp_path / "include" / "oneapi").mkdir(parents=True)
-    (tmp_path / "include" / "oneapi" / "ccl.hpp").write_text("")
-    assert accelerators.ccl(tmp_path, tmp_path / "ccl").prefix == tmp_path

@@ -6,7 +6,6 @@ import urllib.parse
 
 import cyclonedx.schema._res
 import jsonschema
-import pytest
 
 from hvd.build import bom, components
 from hvd.build.components import Component
@@ -24,23 +23,12 @@ TORCH = {
 }
 
 
-@pytest.fixture(autouse=True)
-def state(monkeypatch, tmp_path):
-    monkeypatch.setenv("HVD_STATE", str(tmp_path))
-
-
 def validate(document):
     """Against the standard's own schema."""
     directory = pathlib.Path(cyclonedx.schema._res.__file__).parent
-    schemas = {
-        name: json.loads((directory / name).read_text())
-        for name in (
-            "bom-1.6.SNAPSHOT.schema.json",
-            "spdx.SNAPSHOT.schema.json",
-            "jsf-0.82.SNAPSHOT.schema.json",
-        )
-    }
-    schema = schemas["bom-1.6.SNAPSHOT.schema.json"]
+    names = [f"{name}.SNAPSHOT.schema.json" for name in ("bom-1.6", "spdx", "jsf-0.82")]
+    schemas = {name: json.loads((directory / name).read_text()) for name in names}
+    schema = schemas[names[0]]
     store = {urllib.parse.urljoin(schema["$id"], name): each for name, each in schemas.items()}
     resolver = jsonschema.RefResolver(schema["$id"], schema, store)
     jsonschema.Draft7Validator(schema, resolver=resolver).validate(document)
@@ -101,25 +89,20 @@ def test_a_build_of_pip_has_every_distribution_of_the_interpreter():
     assert len(edges[found["py-horovod"]["bom-ref"]]) == 3
 
 
-def test_what_spack_wrote_of_a_package_is_referred_to_by_its_digest(tmp_path):
+def test_what_spack_knows_of_a_package(tmp_path):
     own = tmp_path / "spdx-2.3.json"
     own.write_text("{}")
-    _, found = write(
-        [Component("cmake", "3.31", "k", url="https://x/c.tgz", sha256="c" * 64, bom=str(own))]
-    )
+    cmake = Component("cmake", "3.31", "k", url="https://x/c.tgz", sha256="c" * 64, bom=str(own))
+    # a file of Spack's packages has no address
+    wrapper = Component("wrapper", "1.0", "w", url="file:///x/cc.sh", sha256="d" * 64)
+    _, found = write([cmake, wrapper])
     references = {each["type"]: each for each in found["cmake"]["externalReferences"]}
     assert references["bom"]["url"] == own.as_uri()
     assert references["bom"]["hashes"][0]["content"] == components.python_index.digest(own)
     assert "download_url=https://x/c.tgz" in found["cmake"]["purl"]
-
-
-def test_a_file_of_spacks_packages_has_no_address():
-    _, found = write(
-        [Component("compiler-wrapper", "1.0", "k", url="file:///x/cc.sh", sha256="d" * 64)]
-    )
-    assert found["compiler-wrapper"]["purl"] == "pkg:generic/compiler-wrapper@1.0"
-    assert "externalReferences" not in found["compiler-wrapper"]
-    assert found["compiler-wrapper"]["hashes"][0]["content"] == "d" * 64
+    assert found["wrapper"]["purl"] == "pkg:generic/wrapper@1.0"
+    assert "externalReferences" not in found["wrapper"]
+    assert found["wrapper"]["hashes"][0]["content"] == "d" * 64
 
 
 def test_twins_are_two_components():
@@ -129,8 +112,8 @@ def test_twins_are_two_components():
     assert len(document["components"]) == 2
 
 
-def test_the_report_names_commits_and_the_bill(tmp_path):
-    directory = tmp_path / "reports" / "local-hvd-spack"
+def test_the_report_names_commits_and_the_bill():
+    directory = paths.state() / "reports" / "local-hvd-spack"
     report = RunReport(
         "local-hvd",
         "spack",

@@ -20,6 +20,14 @@ def environment(text="", version="0.28.1", jobs=4, hip="/opt/rocm", flags=FLAGS)
     return RECIPE.build_environment(spec, {**PREFIXES, "hip": hip}, flags, jobs)
 
 
+def package_of(text):
+    """The recipe's package for a spec."""
+    package = RECIPE.module.PyHorovod()
+    spec = RECIPE.complete(specs.parse(f"py-horovod@0.28.1 {text}"))
+    package.spec = package_api.ConcreteSpec(spec, PREFIXES)
+    return package
+
+
 @pytest.fixture(autouse=True)
 def no_jobserver(monkeypatch):
     monkeypatch.delenv("MAKEFLAGS", raising=False)
@@ -42,17 +50,11 @@ def test_a_build_for_cpus_with_both_controllers():
     }
 
 
-@pytest.mark.parametrize(
-    ("variants", "present", "absent"),
-    [
-        ("+mpi~gloo", {"HOROVOD_WITH_MPI", "HOROVOD_WITHOUT_GLOO"}, {"HOROVOD_WITHOUT_MPI"}),
-        ("~mpi+gloo", {"HOROVOD_WITHOUT_MPI"}, {"HOROVOD_WITH_MPI", "MPI_HOME"}),
-    ],
-)
-def test_controllers(variants, present, absent):
-    built = environment(variants)
-    assert present <= set(built)
-    assert not absent & set(built)
+def test_one_controller():
+    mpi, gloo = environment("+mpi~gloo"), environment("~mpi+gloo")
+    assert {"HOROVOD_WITH_MPI", "HOROVOD_WITHOUT_GLOO", "MPI_HOME"} <= mpi.keys()
+    assert {"HOROVOD_WITH_GLOO", "HOROVOD_WITHOUT_MPI"} <= gloo.keys()
+    assert not {"HOROVOD_WITH_MPI", "MPI_HOME"} & gloo.keys()
 
 
 def test_a_release_without_cmake_is_not_told_of_one():
@@ -121,31 +123,20 @@ def test_what_a_site_sets_does_not_leak_in(monkeypatch):
         RECIPE.module, "microarchitecture_flags", lambda spec, language: "", raising=False
     )
     variables = Unset()
-    package = RECIPE.module.PyHorovod()
-    package.spec = package_api.ConcreteSpec(
-        RECIPE.complete(specs.parse("py-horovod@0.28.1")), PREFIXES
-    )
-    package.setup_build_environment(variables)
+    package_of("").setup_build_environment(variables)
     assert {"CCL_ROOT", "HOROVOD_GPU_OPERATIONS", "HOROVOD_DEBUG", "MLSL_ROOT"} <= variables.unset_
     assert "HOROVOD_GPU_OPERATIONS" not in variables
 
 
-CHECK_BUILD = """\
-Horovod v0.28.1:
-
+CHECK_BUILD = """Horovod v0.28.1:
 Available Frameworks:
     [ ] TensorFlow
     [X] PyTorch
-    [ ] MXNet
-
 Available Controllers:
     [X] MPI
     [X] Gloo
-
 Available Tensor Operations:
     [ ] NCCL
-    [ ] DDL
-    [ ] CCL
     [X] MPI
     [X] Gloo
 """
@@ -165,10 +156,7 @@ Available Tensor Operations:
     ],
 )
 def test_what_was_built_is_compared_with_what_was_asked_for(text, output, wrong):
-    package = RECIPE.module.PyHorovod()
-    spec = RECIPE.complete(specs.parse(f"py-horovod@0.28.1 {text}"))
-    package.spec = package_api.ConcreteSpec(spec, PREFIXES)
-    assert package._differences(output) == wrong
+    assert package_of(text)._differences(output) == wrong
 
 
 @pytest.mark.parametrize("program", ["ssh", "rsh", "neither"])

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+import typer
 
 from hvd.cli import main as cli
 from hvd.core import paths
@@ -28,22 +29,7 @@ def test_help_names_every_command_and_exit_status():
     done = hvd("--help", COLUMNS="120")
     assert done.returncode == 0
     assert "Usage: ./hvd" in done.stdout
-    for command in (
-        "run",
-        "setup",
-        "concretize",
-        "build",
-        "smoke",
-        "externals",
-        "test",
-        "bench",
-        "launch",
-        "activate",
-        "doctor",
-        "kernel",
-        "ci",
-        "matrix",
-    ):
+    for command in typer.main.get_command(cli.app).commands:
         assert f" {command} " in done.stdout
     for stage, status in EXIT_STATUS.items():
         assert f"{status} {stage} failed" in " ".join(done.stdout.split())
@@ -89,33 +75,26 @@ def test_environments_are_listed():
     [
         ("specs: [zlib]", "'spack' is missing"),
         ("spack: {specs: zlib}", "'spack:specs'"),
-        ("spack: [", "spack.yaml"),
+        ("spack: [", "line"),
     ],
 )
 def test_a_bad_environment_names_file_and_key(tmp_path, monkeypatch, text, key):
     monkeypatch.setattr(paths, "ENVIRONMENTS", tmp_path)
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "spack.yaml").write_text(text)
-    with pytest.raises(HvdError) as caught:
+    with pytest.raises(HvdError, match=f"(?s)spack.yaml.*{key}"):
         environment.load("bad")
-    assert "spack.yaml" in caught.value.message and key in caught.value.message
-    assert caught.value.remedy
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("pairs: []", "key 'git'"),
-        ("git: {}\npairs: [{name: x}]", "key 'pairs[0].spack'"),
-        ("git: [", "line"),
-    ],
+    ("text", "key"),
+    [("pairs: []", "key 'git'"), ("git: {}\npairs: [{name: x}]", r"key 'pairs\[0\].spack'")],
 )
-def test_bad_pins_name_file_and_key(tmp_path, text, message):
+def test_bad_pins_name_file_and_key(tmp_path, text, key):
     file = tmp_path / "versions.yaml"
     file.write_text(text)
-    with pytest.raises(HvdError) as caught:
+    with pytest.raises(HvdError, match=f"versions.yaml.*{key}"):
         versions.load(file)
-    assert "versions.yaml" in caught.value.message and message in caught.value.message
 
 
 def test_the_cache_follows_xdg(monkeypatch, tmp_path):
@@ -130,19 +109,12 @@ def test_the_cache_follows_xdg(monkeypatch, tmp_path):
     ("named", "is_there"),
     [("", ".hvd"), ("/elsewhere/state", "/elsewhere/state"), ("here", "{cwd}/here")],
 )
-def test_the_state_is_in_the_checkout_or_where_hvd_state_says(tmp_path, named, is_there):
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "from hvd.core import paths; print(paths.shorten(paths.state()))",
-        ],
-        env={**os.environ, "PYTHONPATH": str(paths.SOURCE), "HVD_STATE": named},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
-    assert done.stdout.strip() == is_there.format(cwd=tmp_path)
+def test_the_state_is_in_the_checkout_or_where_hvd_state_says(
+    tmp_path, monkeypatch, named, is_there
+):
+    monkeypatch.setenv("HVD_STATE", named)
+    monkeypatch.chdir(tmp_path)
+    assert paths.shorten(paths.state()) == is_there.format(cwd=tmp_path)
 
 
 def test_the_launcher_says_what_it_lacks(tmp_path):

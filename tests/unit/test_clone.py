@@ -1,27 +1,23 @@
 """clone: a pinned commit is there whole, or not at all."""
 
-import subprocess
-
 import pytest
 
 from hvd.core.errors import HvdError
 from hvd.fetch import clone
 from hvd.model.versions import Pin
+from tests.checkout import commit, git
 
 
 @pytest.fixture
 def repository(tmp_path):
     """A repository of two commits; the first one is what is pinned."""
     root = tmp_path / "spack"
-    git = ["git", "-C", root, "-c", "user.name=t", "-c", "user.email=t@example.org"]
-    subprocess.run(["git", "init", "--quiet", root], check=True)
+    root.mkdir()
+    commits = []
     for text in ("one", "two"):
         (root / "file").write_text(text)
-        subprocess.run([*git, "add", "file"], check=True)
-        subprocess.run([*git, "commit", "--quiet", "-m", text], check=True)
-    ask = ["git", "-C", root, "rev-parse", "HEAD~1"]
-    pinned = subprocess.run(ask, check=True, capture_output=True, text=True).stdout.strip()
-    return root, Pin("1.2", pinned)
+        commits.append(commit(root))
+    return root, Pin("1.2", commits[0])
 
 
 def test_the_pinned_commit_is_checked_out(repository, tmp_path):
@@ -38,19 +34,16 @@ def test_what_is_there_is_kept(repository, tmp_path):
     assert list((tmp_path / "x").iterdir()) == []
 
 
-@pytest.mark.parametrize("address", ["/no/such/repository", "https://127.0.0.1:9/spack.git"])
-def test_an_address_that_cannot_be_reached_leaves_nothing(repository, tmp_path, address):
-    _, pin = repository
+@pytest.mark.parametrize(
+    ("address", "commit"),
+    [("/no/such/repository", ""), ("https://127.0.0.1:9/spack.git", ""), ("", "f" * 40)],
+)
+def test_what_cannot_be_fetched_leaves_nothing(repository, tmp_path, address, commit):
+    root, pin = repository
+    wanted = Pin("1.2", commit or pin.commit)
     with pytest.raises(HvdError) as caught:
-        clone.ensure(address, pin, tmp_path / "cache" / "x", tmp_path / "log")
-    assert address in caught.value.message and pin.commit[:12] in caught.value.message
-    assert list((tmp_path / "cache").iterdir()) == []
-
-
-def test_a_commit_that_is_not_there_leaves_nothing(repository, tmp_path):
-    root, _ = repository
-    with pytest.raises(HvdError):
-        clone.ensure(str(root), Pin("9", "f" * 40), tmp_path / "cache" / "x", tmp_path / "log")
+        clone.ensure(address or str(root), wanted, tmp_path / "cache" / "x", tmp_path / "log")
+    assert address in caught.value.message and wanted.commit[:12] in caught.value.message
     assert list((tmp_path / "cache").iterdir()) == []
 
 
@@ -60,8 +53,7 @@ def test_a_directory_that_is_no_checkout_has_no_commit(tmp_path):
 
 def test_the_references_of_a_repository(repository, tmp_path):
     root, pin = repository
-    git = ["git", "-C", root, "-c", "user.name=t", "-c", "user.email=t@example.org"]
-    subprocess.run([*git, "tag", "-a", "-m", "x", "v1", pin.commit], check=True)
+    git(root, "tag", "-a", "-m", "x", "v1", pin.commit)
     found = clone.references(str(root), "HEAD", "refs/tags/v*")
     # an annotated tag stands for its commit
     assert found == {"HEAD": clone.commit(root), "refs/tags/v1": pin.commit}

@@ -10,6 +10,7 @@ import rich.console
 from hvd.core import console
 from hvd.core.errors import CommandFailed, HvdError
 from hvd.core.run import EXIT_STATUS, Run, StageFailed
+from hvd.core.steps import Step
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def test_a_run_keeps_stages_steps_and_logs(run, capsys):
         ("build", "ok"),
     ]
     (first,) = run.stages[0].steps
-    assert first.log == str(run.logs / "setup" / "01-spack-its-packages.log")
+    assert first.log == (run.logs / "setup" / "01-spack-its-packages.log")
     assert [step.status for step in run.stages[1].steps] == ["cached", "skipped"]
     # nothing was run, so there is no log to read
     assert run.stages[1].steps[0].log is None
@@ -43,12 +44,15 @@ def test_a_run_keeps_stages_steps_and_logs(run, capsys):
     assert lines[4].split()[-3:] == ["skipped", "not", "here"]
 
 
-def test_a_stage_of_cached_steps_is_cached(run):
+def test_a_stage_of_cached_steps_is_cached_and_one_with_a_failed_step_may_go_on(run):
     with run.stage("build"):
         for name in ("one", "two"):
             with run.step(name) as task:
                 task.cached()
-    assert run.stages[0].status == "cached"
+    with run.stage("smoke"), run.step("mpirun") as task:
+        task.failed("rank 1 is gone")
+    assert [stage.status for stage in run.stages] == ["cached", "ok"]
+    assert (task.status, task.detail) == ("failed", "rank 1 is gone")
 
 
 @pytest.mark.parametrize("stage", list(EXIT_STATUS))
@@ -57,8 +61,8 @@ def test_an_error_ends_its_stage(run, capsys, stage):
     with pytest.raises(StageFailed) as caught, run.stage(stage), run.step("spack") as task:
         raise error
     assert caught.value.status == EXIT_STATUS[stage] and caught.value.error is error
-    assert run.stages[0].status == task.step.status == "failed"
-    assert "spack install" in task.step.detail
+    assert run.stages[0].status == task.status == "failed"
+    assert "spack install" in task.detail
     printed = capsys.readouterr()
     assert "failed" in printed.out
     assert "last words" in printed.err and str(run.logs / "log") in printed.err
@@ -70,12 +74,6 @@ def test_another_exception_is_passed_on(run):
     (stage,) = run.stages
     assert stage.status == "failed"
     assert (stage.steps[0].status, stage.steps[0].detail) == ("failed", "KeyboardInterrupt")
-
-
-def test_a_step_may_fail_and_the_stage_go_on(run):
-    with run.stage("smoke"), run.step("mpirun") as task:
-        task.failed("rank 1 is gone")
-    assert (task.step.status, task.step.detail) == ("failed", "rank 1 is gone")
 
 
 def test_verbose_names_the_logs(workplace, capsys):
@@ -102,10 +100,9 @@ def test_the_live_line_shows_how_far_make_is(monkeypatch, tmp_path, written, sho
     (tmp_path / "log").write_text(written)
     terminal = rich.console.Console(file=io.StringIO(), force_terminal=True, width=120)
     monkeypatch.setattr(console, "out", terminal)
-    with console.step("spack install") as progress:
-        progress.log = tmp_path / "log"
-        progress.detail = "py-horovod"
-    text = progress.__rich__().plain
+    step = Step("spack install", log=tmp_path / "log", detail="py-horovod")
+    with console.step(step):
+        text = console._live(step).plain
     assert "spack install" in text and "py-horovod" in text and shown in text
     assert ("%" in text) == bool(shown)
     # the live line is gone in the end, and the verdict is there
@@ -116,5 +113,5 @@ def test_the_live_line_shows_how_far_make_is(monkeypatch, tmp_path, written, sho
     ("seconds", "shown"), [(0.04, "0.0 s"), (59.9, "59.9 s"), (125, "2:05 min")]
 )
 def test_durations(capsys, seconds, shown):
-    console.verdict("a step", seconds, "ok")
+    console.verdict(Step("a step", seconds=seconds))
     assert capsys.readouterr().out.split("  ")[-2].strip() == shown

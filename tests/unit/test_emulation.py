@@ -92,11 +92,6 @@ def test_an_unpacked_root_gets_accounts_libraries_and_links(tmp_path):
     emulation.finish(tmp_path, POWER)
 
 
-def test_native_tools_come_first_in_a_root_and_serve_where_it_has_none():
-    directories = emulation.path().split(os.pathsep)
-    assert directories[0] == "/usr/local/bin" and directories[-1] == "/native/usr/bin"
-
-
 def test_a_foreign_command_sees_the_native_root(tmp_path, monkeypatch):
     called = []
     monkeypatch.setattr(debian.shutil, "which", lambda name: f"/usr/bin/{name}")
@@ -108,13 +103,16 @@ def test_a_foreign_command_sees_the_native_root(tmp_path, monkeypatch):
     place = words.index("/native")
     assert words[place - 2 : place] == ["--ro-bind", str(tmp_path / "bookworm")]
     assert words[words.index("--setenv") :][:3] == ["--setenv", "PATH", emulation.path()]
+    # native tools come first, and serve where the root has none
+    directories = emulation.path().split(os.pathsep)
+    assert directories[0] == "/usr/local/bin" and directories[-1] == "/native/usr/bin"
 
 
 @pytest.mark.parametrize(
     ("said", "foreign"), [("ppc64le", "ppc64le"), ("x86_64", ""), ("", ""), ("sun4u", "")]
 )
 def test_an_emulated_processor_is_known_by_its_family(monkeypatch, said, foreign):
-    monkeypatch.setattr(machine.programs, "output", lambda *_: said)
+    monkeypatch.setattr(machine.process, "output", lambda *_: said)
     monkeypatch.setattr(machine.platform, "machine", lambda: "x86_64")
     machine.foreign.cache_clear()
     try:

@@ -14,7 +14,7 @@ from hvd.core import paths, process, stamp
 from hvd.core.errors import HvdError
 from hvd.core.run import Run, StageFailed
 from hvd.fetch import source
-from hvd.model import environment
+from hvd.model import built, environment
 from hvd.model.built import Software
 from tests.unit.building import interpreter
 
@@ -84,15 +84,11 @@ def test_an_old_setuptools_needs_wheel(run, setuptools, wheel, missing) -> None:
         (f"{PYTORCH} ^openmpi@5", "openmpi@5"),
         (f"{PYTORCH} +cuda+ddl~nccl cuda_arch=70", "+ddl"),
         (f"{PYTORCH} +rocm amdgpu_target=gfx90a", "hipcc"),
+        (f"{PYTORCH} /abcdef", "/abcdef"),
     ],
 )
-def test_what_this_machine_cannot_build_is_refused(run, spec, named) -> None:
+def test_what_this_engine_cannot_build_is_refused(run, spec, named) -> None:
     assert named in refused(run, spec, interpreter("torch")).message
-
-
-def test_a_clause_for_spack_alone_is_refused(run) -> None:
-    error = refused(run, f"{PYTORCH} /abcdef", interpreter("torch"))
-    assert "/abcdef" in error.message and "--engine spack" in error.remedy
 
 
 def test_an_environment_of_a_site_is_refused(run) -> None:
@@ -176,18 +172,18 @@ BUILT = [("sources and patches", "ok"), ("pip install horovod", "ok")]
 
 def test_a_build_is_done_once_and_again_when_its_inputs_change(run, commands) -> None:
     found = interpreter("torch")
-    digest = PipEngine.digest(environment.load("local-hvd"))
+    digest = built.digest(environment.load("local-hvd"), "pip")
     assert build(run, found) == BUILT
     # the patches of the recipe, then pip
     assert [words[0] for words in commands.started[:-1]] == ["git"] * len(commands.started[:-1])
     assert "pip" in commands.started[-1]
-    done = PipEngine.digest(environment.load("local-hvd"))
+    done = built.digest(environment.load("local-hvd"), "pip")
     assert done != digest and not (paths.state() / "pip/local-hvd/source/horovod").exists()
     assert build(run, found) == [("pip install horovod", "cached")]
     assert build(run, found, fresh=True) == BUILT
     found["distributions"]["torch"]["version"] = "2.14.0"
     assert build(run, found) == BUILT
-    assert PipEngine.digest(environment.load("local-hvd")) != done
+    assert built.digest(environment.load("local-hvd"), "pip") != done
 
 
 def test_a_build_that_failed_is_done_from_the_start(run, commands) -> None:
@@ -196,7 +192,7 @@ def test_a_build_that_failed_is_done_from_the_start(run, commands) -> None:
     with pytest.raises(StageFailed) as caught:
         build(run, found)
     assert caught.value.status == 12
-    assert PipEngine.digest(environment.load("local-hvd")) == stamp.of(paths.state() / "none")
+    assert built.digest(environment.load("local-hvd"), "pip") == stamp.of(paths.state() / "none")
     commands.fails = False
     assert build(run, found) == BUILT
 

@@ -14,9 +14,9 @@ from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.core.run import Run, StageFailed
 from hvd.fetch import clone
-from hvd.host import externals, local
+from hvd.host import externals, framework
 from hvd.host.mpi import Mpi
-from hvd.model import environment
+from hvd.model import built, environment
 from hvd.model.built import Modification, Software
 from hvd.model.versions import pinned
 from hvd.solve import spack as spack_module
@@ -25,6 +25,9 @@ from tests.unit.building import BUILT, LOCK, VARIANTS, fake_spack, interpreter, 
 
 PRUNED = ["prune", "concretize"]
 SOURCE = {"name": "py-horovod", "version": "0.28.1", "url": "file:///x", "sha256": "", "path": "x"}
+
+
+PINNED, *_, OLD = pinned().pairs
 
 
 @pytest.fixture
@@ -59,7 +62,7 @@ def solved(engine):
 
 
 def test_setup_configures_spack_and_finds_what_the_machine_has(fake, subject, monkeypatch):
-    monkeypatch.setattr(local, "prepare", lambda run, subject, python: interpreter("torch"))
+    monkeypatch.setattr(framework, "provide", lambda run, subject, python: interpreter("torch"))
     engine = SpackEngine(subject, fake.spack, jobs=3)
     steps, found = stage(engine, "setup", engine.setup)
     assert steps == [("configuration", "ok"), ("compilers and build tools", "ok")]
@@ -88,43 +91,39 @@ def test_an_environment_of_a_site_takes_nothing_of_this_machine(fake):
     assert fake.calls() == []
 
 
-def test_an_environment_is_solved_once(fake, subject):
+@pytest.mark.parametrize("changed", ["spack.yaml", "packages.yaml", "spack.lock", "pair", ""])
+def test_an_environment_is_solved_again_when_an_input_has_changed(fake, subject, changed):
     engine = SpackEngine(subject, fake.spack)
     steps, solution = concretize(engine)
     assert steps == [("spack concretize", "ok")] and fake.commands() == PRUNED
     assert solution.specs == LOCK and pair_of(subject) == fake.spack.pair.name
+    view = subject.directory / ".spack-env" / "view"
+    view.mkdir(parents=True)
+    if changed == "pair":
+        engine = SpackEngine(subject, dataclasses.replace(fake.spack, pair=OLD))
+    elif changed:
+        directory = fake.spack.scope if changed == "packages.yaml" else subject.directory
+        directory.mkdir(exist_ok=True)
+        with open(directory / changed, "a") as stream:
+            stream.write("\n")
     steps, again = concretize(engine)
-    assert steps == [("spack concretize", "cached")] and fake.calls() == []
-    assert again == solution
-
-
-@pytest.mark.parametrize("file", ["spack.yaml", "packages.yaml", "spack.lock"])
-def test_each_input_of_a_solution_counts(fake, subject, file):
-    engine = SpackEngine(subject, fake.spack)
-    concretize(engine)
-    directory = fake.spack.scope if file == "packages.yaml" else subject.directory
-    directory.mkdir(exist_ok=True)
-    with open(directory / file, "a") as stream:
-        stream.write("\n")
-    fake.calls()
-    concretize(engine)
-    assert fake.commands() == PRUNED
+    assert steps == [("spack concretize", "ok" if changed else "cached")]
+    assert fake.commands() == (PRUNED if changed else [])
+    assert changed or again == solution
+    # what another Spack made is forgotten
+    assert view.exists() == (changed != "pair") and pair_of(subject) == engine.spack.pair.name
 
 
 def test_fresh_solves_anew_and_takes_nothing_from_spacks_cache(fake, subject):
     concretize(SpackEngine(subject, fake.spack))
-    fake.calls()
+    _, first = fake.calls()
+    assert not [word for word in first if "install_tree" in word]
+    # compilers of what is installed here are no compilers of a site
+    fake.let(prune={"unneeded": ["llvm"], "compilers_here": False})
     concretize(SpackEngine(subject, fake.spack, fresh=True))
     _, words = fake.calls()
     assert "concretizer:concretization_cache:enable:false" in words
-
-
-def test_compilers_of_what_is_installed_here_are_no_compilers_of_a_site(fake, subject):
-    concretize(SpackEngine(subject, fake.spack))
-    assert not [word for word in fake.calls()[1] if "install_tree" in word]
-    fake.let(prune={"unneeded": ["llvm"], "compilers_here": False})
-    concretize(SpackEngine(subject, fake.spack, fresh=True))
-    assert [word for word in fake.calls()[1] if "install_tree" in word]
+    assert [word for word in words if "install_tree" in word]
     pruned = fake.spack.state / subject.name / "prune" / "packages.yaml"
     assert yaml.safe_load(pruned.read_text()) == {"packages": {"llvm": {"buildable": False}}}
 
@@ -139,19 +138,6 @@ def test_an_activation_knows_where_a_centres_sites_are(fake, tmp_path, monkeypat
     assert "export HVD_SITES=/apps/hvd\n" in fake.spack._setup_script()
 
 
-def test_what_another_spack_made_is_forgotten(fake, subject):
-    concretize(SpackEngine(subject, fake.spack))
-    view = subject.directory / ".spack-env" / "view"
-    view.mkdir(parents=True)
-    fake.calls()
-    concretize(SpackEngine(subject, fake.spack))
-    assert view.exists() and fake.calls() == []
-    other = dataclasses.replace(fake.spack, pair=pinned().pairs[-1])
-    concretize(SpackEngine(subject, other))
-    assert not view.exists() and fake.commands() == PRUNED
-    assert pair_of(subject) == other.pair.name
-
-
 @pytest.mark.parametrize("word", ["python", "concretize"])
 def test_a_solve_that_failed_is_done_again(fake, subject, word):
     engine = SpackEngine(subject, fake.spack)
@@ -159,7 +145,7 @@ def test_a_solve_that_failed_is_done_again(fake, subject, word):
     steps, failure = concretize(engine)
     assert steps == [("spack concretize", "failed")] and failure.status == 11
     assert "it fails" in failure.error.log.read_text()
-    assert not subject.lock.exists()
+    assert not subject.lockfile.exists()
     fake.let(fails=[])
     assert concretize(engine)[0] == [("spack concretize", "ok")]
 
@@ -185,50 +171,40 @@ def test_an_mpi_that_the_recipe_refuses_is_refused_before_the_solve(fake, subjec
 
 
 def test_a_lock_that_is_none_is_named(fake, subject):
-    subject.lock.write_text("{}")
+    subject.lockfile.write_text("{}")
     with pytest.raises(HvdError, match="spack.lock"):
         SpackEngine(subject, fake.spack).solution()
 
 
+OFF_LINE = {**SOURCE, "url": "https://127.0.0.1:9/x.tar.gz"}
+
+
 @pytest.mark.parametrize(
-    ("options", "sources", "steps", "commands"),
+    ("options", "sources", "fails", "steps"),
     [
-        ({}, [SOURCE], [("sources", "ok"), ("spack install", "ok")], ["sources", "install"]),
-        ({}, [], [("sources", "ok"), ("spack install", "cached")], ["sources", "install"]),
+        ({}, [SOURCE], "", {"sources": "ok", "spack install": "ok"}),
+        ({}, [], "", {"sources": "ok", "spack install": "cached"}),
         (
             {"fresh": True},
             [SOURCE],
-            [("spack uninstall py-horovod", "ok"), ("sources", "ok"), ("spack install", "ok")],
-            ["uninstall", "sources", "install"],
+            "",
+            {"spack uninstall py-horovod": "ok", "sources": "ok", "spack install": "ok"},
         ),
+        ({}, [SOURCE], "install", {"sources": "ok", "spack install": "failed"}),
+        # one without a checksum is not fetched
+        ({}, [OFF_LINE], "", {"sources": "failed"}),
     ],
 )
-def test_a_build(fake, subject, options, sources, steps, commands):
+def test_a_build(fake, subject, options, sources, fails, steps):
     engine = SpackEngine(subject, fake.spack, jobs=5, **options)
     solution = solved(engine)
     fake.calls()
-    fake.let(sources=sources)
-    done, _ = stage(engine, "build", solution.build)
-    assert done == steps
-    assert fake.commands() == commands
-
-
-def test_a_build_that_failed(fake, subject):
-    engine = SpackEngine(subject, fake.spack)
-    solution = solved(engine)
-    fake.let(fails=["install"], sources=[SOURCE])
-    steps, failure = stage(engine, "build", solution.build)
-    assert steps == [("sources", "ok"), ("spack install", "failed")] and failure.status == 12
-
-
-def test_a_source_without_a_checksum_is_not_fetched(fake, subject):
-    engine = SpackEngine(subject, fake.spack)
-    solution = solved(engine)
-    fake.calls()
-    fake.let(sources=[{**SOURCE, "url": "https://127.0.0.1:9/x.tar.gz"}])
-    steps, failure = stage(engine, "build", solution.build)
-    assert steps == [("sources", "failed")] and "py-horovod@0.28.1" in failure.error.message
-    assert fake.commands() == ["sources"]
+    fake.let(sources=sources, fails=[fails])
+    done, failure = stage(engine, "build", solution.build)
+    assert dict(done) == steps
+    assert fake.commands() == [name.split()[1] if " " in name else name for name in steps]
+    if "failed" in steps.values():
+        assert failure.status == 12
 
 
 def record(engine):
@@ -242,53 +218,43 @@ def record(engine):
     return stage(engine, "build", work)[1]
 
 
+WITHOUT = {"gpu": "", "architectures": (), "nccl_link": "", "gpu_mpi": False}
+CUDA = {"mpi": False, "cuda": True, "cuda_arch": ["80", "90"], "nccl": True}
+ROCM = {"rocm": True, "amdgpu_target": "gfx90a", "gpu_ops": "mpi", "nccl": False}
+
+
 @pytest.mark.parametrize(
-    ("variants", "expected"),
+    ("variants", "operations", "expected"),
     [
+        ({}, ("gloo", "mpi"), WITHOUT),
         (
-            {},
-            {
-                "controllers": ("gloo", "mpi"),
-                "operations": ("gloo", "mpi"),
-                "gpu": "",
-                "architectures": (),
-                "nccl_link": "",
-                "gpu_mpi": False,
-            },
+            CUDA,
+            ("gloo", "nccl"),
+            {"gpu": "cuda", "architectures": ("80", "90"), "nccl_link": "shared"},
         ),
         (
-            {"mpi": False, "cuda": True, "cuda_arch": ["80", "90"], "nccl": True},
-            {
-                "controllers": ("gloo",),
-                "operations": ("gloo", "nccl"),
-                "gpu": "cuda",
-                "architectures": ("80", "90"),
-                "nccl_link": "shared",
-            },
-        ),
-        (
-            {"rocm": True, "amdgpu_target": "gfx90a", "gpu_ops": "mpi", "nccl": False},
+            ROCM,
+            ("gloo", "mpi"),
             {"gpu": "rocm", "architectures": ("gfx90a",), "gpu_mpi": True, "nccl_link": ""},
         ),
     ],
 )
-def test_the_record_of_a_build(fake, subject, monkeypatch, variants, expected):
+def test_the_record_of_a_build(fake, subject, monkeypatch, variants, operations, expected):
     horovod = {**LOCK["a"], "parameters": {**VARIANTS, **variants}}
     fake.let(lock={**LOCK, "a": horovod})
     engine = SpackEngine(subject, fake.spack)
     monkeypatch.setenv("SECRET", "hunter2")
     done, parts = record(engine)
     assert {name: getattr(done, name) for name in expected} == expected
+    assert done.operations == operations
+    assert done.controllers == tuple(n for n in operations if n in ("gloo", "mpi"))
     assert (done.environment, done.engine, done.version) == (subject.name, "spack", "0.28.1")
     assert done.frameworks == {"pytorch": "2.13.0"} and done.python == "3.8.18"
     assert done.compiler == Software("gcc", "12.2.0") and done.mpi == Software("openmpi", "4.1.8")
     assert done.changes == (Modification("prepend", "PATH", "/opt/bin"),)
-    assert {part.name: part.external for part in parts} == {
-        "py-horovod": False,
-        "python": True,
-        "py-torch": True,
-    }
-    assert done.modules == ("openmpi/4",) and done.digest == engine.digest(subject)
+    assert {part.name for part in parts if part.external} == {"python", "py-torch"}
+    assert {part.name for part in parts if not part.external} == {"py-horovod"}
+    assert done.modules == ("openmpi/4",) and done.digest == built.digest(subject, "spack")
     # the whole environment of the activation, of which a secret of the caller's is no part
     assert done.variables["SPACK_ENV"] == str(subject.directory)
     assert done.variables["SEEN"] == "" and "hunter2" not in json.dumps(done.variables)
@@ -309,9 +275,6 @@ def test_what_the_report_says_of_a_solution(fake, subject):
     assert solution.engine.commits()["Spack"] == fake.spack.pair.spack.commit
 
 
-DEFAULT, *_, OLD = pinned().pairs
-
-
 @pytest.fixture
 def cached(workplace, monkeypatch):
     """Clones that are made at once; the addresses that they are from, by what they are."""
@@ -327,23 +290,15 @@ def cached(workplace, monkeypatch):
     return made
 
 
-@pytest.mark.parametrize(
-    ("sources", "pair"), [(Sources(), DEFAULT), (Sources(pair=OLD.name), OLD)]
-)
-def test_the_pinned_spack_is_cloned(cached, workplace, sources, pair):
+@pytest.mark.parametrize("pair", [PINNED, OLD])
+@pytest.mark.parametrize("addresses", [(), ("https://x/spack.git", "https://x/packages.git")])
+def test_the_pinned_spack_is_cloned_from_its_address(cached, workplace, addresses, pair):
+    wanted = "" if pair == PINNED else pair.name
+    sources = Sources(*addresses, compiler_wrapper="https://x/wrapper.git", pair=wanted)
     found = spack_module.locate(sources, workplace / "log")
     assert found.pair == pair and pair.spack.commit in str(found.root)
-    official = pinned().git
-    assert cached == {
-        "spack": (official["spack"], pair.spack),
-        "packages": (official["packages"], pair.packages),
-    }
-
-
-def test_an_address_takes_the_place_of_the_official_one(cached, workplace):
-    sources = Sources("https://x/spack.git", "https://x/packages.git", "https://x/wrapper.git")
-    found = spack_module.locate(sources, workplace / "log")
-    assert cached["spack"][0] == sources.spack and cached["packages"][0] == sources.packages
+    spack, packages = addresses or (pinned().git["spack"], pinned().git["packages"])
+    assert cached == {"spack": (spack, pair.spack), "packages": (packages, pair.packages)}
     assert found.addresses["compiler-wrapper"] == sources.compiler_wrapper
 
 
@@ -352,7 +307,7 @@ def test_a_supported_spack_that_is_there_is_taken(cached, fake, monkeypatch, nam
     monkeypatch.setenv("SPACK_ROOT", str(fake.home))
     sources = Sources(spack=str(fake.home)) if named else Sources()
     found = spack_module.locate(sources, fake.home / "log")
-    assert found.root == fake.home and found.pair == DEFAULT and "spack" not in cached
+    assert found.root == fake.home and found.pair == PINNED and "spack" not in cached
     # one that is not supported is passed over, unless it is named
     (fake.home / "lib/spack/spack/__init__.py").write_text('__version__ = "0.23.0"\n')
     if named:
@@ -362,11 +317,6 @@ def test_a_supported_spack_that_is_there_is_taken(cached, fake, monkeypatch, nam
         assert spack_module.locate(sources, fake.home / "log").root != fake.home
 
 
-def test_a_spack_and_a_pair_that_contradict_each_other(cached, fake):
-    with pytest.raises(HvdError, match=OLD.name):
-        spack_module.locate(Sources(spack=str(fake.home), pair=OLD.name), fake.home / "log")
-
-
 def test_packages_decide_on_the_pair(cached, fake, monkeypatch):
     checkout = fake.home / "packages"
     (checkout / "repos/spack_repo/builtin").mkdir(parents=True)
@@ -374,6 +324,8 @@ def test_packages_decide_on_the_pair(cached, fake, monkeypatch):
     monkeypatch.setattr(clone, "commit", lambda directory: OLD.packages.commit)
     found = spack_module.locate(sources, fake.home / "log")
     assert found.pair == OLD and found.packages == checkout
+    contradiction = Sources(spack=str(fake.home), pair=OLD.name)
     monkeypatch.setattr(clone, "commit", lambda directory: "f" * 40)
-    with pytest.raises(HvdError, match="ffffffffffff"):
-        spack_module.locate(sources, fake.home / "log")
+    for wrong, named in ((sources, "ffffffffffff"), (contradiction, OLD.name)):
+        with pytest.raises(HvdError, match=named):
+            spack_module.locate(wrong, fake.home / "log")

@@ -14,11 +14,6 @@ from hvd.model import environment
 SPEC = "py-horovod@0.28.1 +mpi~gloo frameworks:=tensorflow"
 
 
-@pytest.fixture(autouse=True)
-def scratch(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
-    monkeypatch.setenv("HVD_STATE", str(tmp_path / "state"))
-
-
 def content(derived: environment.Environment) -> dict:
     return yaml.safe_load((derived.directory / "spack.yaml").read_text())["spack"]
 
@@ -26,13 +21,14 @@ def content(derived: environment.Environment) -> dict:
 def test_a_derived_environment_has_the_spec_and_the_includes_of_its_base() -> None:
     base = environment.load("local-hvd")
     derived = environment.derive(base, SPEC)
-    assert derived.specs == [SPEC]
-    assert derived.includes == base.includes
-    assert not derived.site
+    assert derived.specs == [SPEC] and derived.includes == base.includes and not derived.site
     assert derived.directory == paths.state() / "environments" / derived.name
     assert (derived.directory / ".checkout").resolve() == paths.ROOT
     common = paths.ENVIRONMENTS / "common"
     assert common in [path.resolve() for path in derived.inputs()]
+    # it can be named afterwards, and is none of the environments
+    assert environment.load(derived.name) == derived
+    assert derived.name not in environment.names()
 
 
 def test_its_name_depends_on_the_spec_alone() -> None:
@@ -40,12 +36,6 @@ def test_its_name_depends_on_the_spec_alone() -> None:
     names = [environment.derive(base, text).name for text in (SPEC, f"  {SPEC} ", SPEC + " +cuda")]
     assert names[0] == names[1] != names[2]
     assert all(name.startswith("local-hvd-") for name in names)
-
-
-def test_it_can_be_named_afterwards_and_is_none_of_the_environments() -> None:
-    derived = environment.derive(environment.load("local-hvd"), SPEC)
-    assert environment.load(derived.name) == derived
-    assert derived.name not in environment.names()
 
 
 def test_other_roots_stay_and_includes_are_found_again(

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from hvd.core.errors import HvdError
-from hvd.host import externals, probe
+from hvd.host import externals, interpreter
 from hvd.host.mpi import Mpi
 from hvd.model import recipe, specs
 
@@ -117,6 +117,8 @@ def test_a_framework_that_cannot_be_imported_is_an_error(tmp_path):
     install(tmp_path, "torch", "raise ImportError('libcudart.so.12')")
     with pytest.raises(HvdError, match="torch .*: ImportError: libcudart.so.12"):
         externals.ask(sys.executable, {"PYTHONPATH": str(tmp_path)})
+    with pytest.raises(HvdError, match="/no/such/python"):
+        externals.ask("/no/such/python")
 
 
 def test_a_distribution_of_debian_has_a_prefix_where_spack_finds_it(tmp_path, monkeypatch):
@@ -136,35 +138,26 @@ def test_a_distribution_of_debian_has_a_prefix_where_spack_finds_it(tmp_path, mo
     assert externals.ask(sys.executable, {"PYTHONPATH": str(packages)}) == asked
 
 
-def test_no_such_interpreter():
-    with pytest.raises(HvdError, match="/no/such/python"):
-        externals.ask("/no/such/python")
-
-
-def test_the_probe_runs_alone():
-    """As `python probe.py`, without this project on its path."""
+def test_the_program_that_asks_runs_alone():
+    """As `python interpreter.py`, without this project on its path."""
     done = subprocess.run(
-        [sys.executable, "-I", probe.__file__], capture_output=True, text=True, check=True
+        [sys.executable, "-I", interpreter.__file__], capture_output=True, text=True, check=True
     )
     printed = json.loads(done.stdout)
     assert printed["python"]["prefix"] == sys.prefix
     assert printed["distributions"]["pytest"]["version"] == pytest.__version__
 
 
-def test_a_file_of_somebody_else_is_not_overwritten(tmp_path):
-    scope = tmp_path / "packages.yaml"
-    scope.write_text("packages: {}\n")
-    with pytest.raises(HvdError, match=str(scope)):
-        externals.write(externals.packages(found()), scope, "python3")
-    assert scope.read_text() == "packages: {}\n"
-
-
-def test_what_is_written_can_be_written_again(tmp_path):
+def test_only_a_file_of_our_own_is_written_again(tmp_path):
     scope = tmp_path / "packages.yaml"
     for _ in range(2):
         externals.write(externals.packages(found(), OPENMPI), scope, "python3")
     assert yaml.safe_load(scope.read_text())["packages"]["python"]["externals"]
     assert [p.name for p in tmp_path.iterdir()] == ["packages.yaml"]
+    scope.write_text("packages: {}\n")
+    with pytest.raises(HvdError, match=str(scope)):
+        externals.write(externals.packages(found()), scope, "python3")
+    assert scope.read_text() == "packages: {}\n"
 
 
 @pytest.mark.parametrize("name", ["tensorflow", "tensorflow-cpu", "intel-tensorflow"])
@@ -216,23 +209,26 @@ class test:
 class sysconfig:
     pass
 """
+BUILD_INFO = """
+class sysconfig:
+    get_build_info = staticmethod(lambda: {"is_cuda_build": False, "is_rocm_build": True})
+"""
 
 
-@pytest.mark.parametrize(("cuda", "said"), [("True", "unknown"), ("False", None)])
-def test_a_tensorflow_that_cannot_say_its_cuda_is_understood(tmp_path, cuda, said):
-    """get_build_info came with 2.3; and no distribution is called tensorflow here."""
+@pytest.mark.parametrize(
+    ("module", "cuda", "rocm"),
+    [
+        # get_build_info came with 2.3
+        (TENSORFLOW.replace("CUDA", "True"), "unknown", None),
+        (TENSORFLOW.replace("CUDA", "False"), None, None),
+        # as that of tensorflow-rocm 2.12.0.560 and 2.14.0.600
+        (BUILD_INFO, None, "unknown"),
+    ],
+)
+def test_a_tensorflow_that_cannot_say_all_is_understood(tmp_path, module, cuda, rocm):
+    """No distribution is called tensorflow here."""
     (tmp_path / "tensorflow").mkdir()
-    text = TENSORFLOW.replace("CUDA", cuda)
-    (tmp_path / "tensorflow" / "__init__.py").write_text(text)
+    (tmp_path / "tensorflow" / "__init__.py").write_text(module)
     asked = externals.ask(sys.executable, {**os.environ, "PYTHONPATH": str(tmp_path)})
-    assert asked["frameworks"]["tensorflow"] == {"cuda": said, "rocm": None, "architectures": []}
-
-
-def test_a_tensorflow_that_cannot_say_its_rocm_is_understood(tmp_path):
-    """What get_build_info of tensorflow-rocm 2.12.0.560 and 2.14.0.600 has."""
-    build = {"is_cuda_build": False, "is_rocm_build": True, "is_tensorrt_build": False}
-    (tmp_path / "tensorflow").mkdir()
-    text = f"class sysconfig:\n    get_build_info = staticmethod(lambda: {build})\n"
-    (tmp_path / "tensorflow" / "__init__.py").write_text(text)
-    asked = externals.ask(sys.executable, {**os.environ, "PYTHONPATH": str(tmp_path)})
-    assert asked["frameworks"]["tensorflow"]["rocm"] == "unknown"
+    found = {"cuda": cuda, "rocm": rocm, "architectures": []}
+    assert asked["frameworks"]["tensorflow"] == found

@@ -90,7 +90,7 @@ def solved(tmp_path):
         }
         lock = tmp_path / "spack.lock"
         lock.write_text(json.dumps({"concrete_specs": {"x": node}}))
-        return types.SimpleNamespace(site=site, lock=lock)
+        return types.SimpleNamespace(site=site, lockfile=lock)
 
     return make
 
@@ -117,8 +117,8 @@ def state(tmp_path, monkeypatch):
 
 def test_the_environment_for_spack_has_a_mirror_and_jobs(state, monkeypatch, solved):
     summit = environment.load("summit-hvd")
-    lock = solved("summit", "power9le", cuda=True).lock
-    monkeypatch.setattr(environment.Environment, "lock", property(lambda self: lock))
+    lock = solved("summit", "power9le", cuda=True).lockfile
+    monkeypatch.setattr(environment.Environment, "lockfile", property(lambda self: lock))
     place = settings.write(summit, "file:///cache", sign=True)
     content = yaml.safe_load((place / "spack.yaml").read_text())["spack"]
     assert content["specs"] == summit.specs

@@ -9,7 +9,7 @@ import pytest
 
 from hvd.core.errors import HvdError
 from hvd.fetch.history import History
-from tests.checkout import run
+from tests.checkout import commit, git, run
 
 
 class Origin:
@@ -21,14 +21,11 @@ class Origin:
         self.commits: List[str] = []
 
     def git(self, *words: object) -> str:
-        named = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
-        return run(["git", "-C", self.root, *named, *words]).strip()
+        return git(self.root, *words)
 
     def commit(self, text: str) -> str:
         (self.root / "file").write_text(text)
-        self.git("add", "file")
-        self.git("commit", "--quiet", "-m", text)
-        self.commits.append(self.git("rev-parse", "HEAD"))
+        self.commits.append(commit(self.root, text))
         return self.commits[-1]
 
 

@@ -53,13 +53,8 @@ def test_orphans_of_a_killed_owner_are_ended(holder):
     process.wait()
     assert psutil.Process(orphan).is_running()
     with lock.exclusive(path):
-        deadline = time.monotonic() + 10
-        while psutil.pid_exists(orphan) and time.monotonic() < deadline:
-            if psutil.Process(orphan).status() == psutil.STATUS_ZOMBIE:
-                break
-            time.sleep(0.05)
-        else:
-            assert not psutil.pid_exists(orphan)
+        gone = not psutil.pid_exists(orphan)
+        assert gone or psutil.Process(orphan).status() == psutil.STATUS_ZOMBIE
 
 
 def test_it_is_free_again_afterwards(tmp_path):

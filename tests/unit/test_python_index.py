@@ -11,6 +11,7 @@ from hvd.core.errors import HvdError
 from hvd.fetch import python_index
 
 CONTENT = b"an sdist, for all that matters here"
+FILE = "horovod-0.28.1.tar.gz"
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
@@ -20,9 +21,8 @@ def server(tmp_path, monkeypatch):
     root = tmp_path / "index"
     (root / "simple" / "horovod").mkdir(parents=True)
     (root / "files").mkdir()
-    (root / "files" / "horovod-0.28.1.tar.gz").write_bytes(CONTENT)
-    page = '<!DOCTYPE html><html><body><a href="/files/horovod-0.28.1.tar.gz">x</a></body></html>'
-    page = page.replace(">x<", ">horovod-0.28.1.tar.gz<")
+    (root / "files" / FILE).write_bytes(CONTENT)
+    page = f'<!DOCTYPE html><html><body><a href="/files/{FILE}">{FILE}</a></body></html>'
     (root / "simple" / "horovod" / "index.html").write_text(page)
 
     class Handler(http.server.SimpleHTTPRequestHandler):
@@ -40,51 +40,44 @@ def server(tmp_path, monkeypatch):
 
 
 def test_the_file_arrives_whole(server, tmp_path):
-    destination = tmp_path / "mirror" / "horovod-0.28.1.tar.gz"
-    python_index.fetch("horovod", "horovod-0.28.1.tar.gz", SHA256, destination)
+    destination = tmp_path / "mirror" / FILE
+    python_index.fetch("horovod", FILE, SHA256, destination)
     assert destination.read_bytes() == CONTENT
     assert [p.name for p in destination.parent.iterdir()] == [destination.name]
 
 
 def test_another_file_of_that_name_is_refused_and_nothing_is_left(server, tmp_path):
-    (server / "files" / "horovod-0.28.1.tar.gz").write_bytes(b"something else")
-    destination = tmp_path / "mirror" / "horovod-0.28.1.tar.gz"
+    (server / "files" / FILE).write_bytes(b"something else")
+    destination = tmp_path / "mirror" / FILE
     with pytest.raises(HvdError) as caught:
-        python_index.fetch("horovod", "horovod-0.28.1.tar.gz", SHA256, destination)
+        python_index.fetch("horovod", FILE, SHA256, destination)
     assert "hashes to" in caught.value.message and SHA256[:12] in caught.value.message
     assert list(destination.parent.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("project", "filename", "message"),
+    ("index", "project", "filename", "message"),
     [
-        ("horovod", "horovod-9.tar.gz", "has horovod but not horovod-9.tar.gz"),
-        ("horovods", "horovods-1.tar.gz", "does not have horovods"),
+        ("", "horovod", "horovod-9.tar.gz", "none has horovod in this version"),
+        ("", "horovods", "horovods-1.tar.gz", "does not have horovods"),
+        ("http://127.0.0.1:9/simple", "horovod", FILE, "127.0.0.1: ConnectionError"),
     ],
 )
-def test_what_is_missing_is_said(server, tmp_path, project, filename, message):
-    with pytest.raises(HvdError) as caught:
+def test_what_is_missing_is_said(server, tmp_path, monkeypatch, index, project, filename, message):
+    if index:
+        monkeypatch.setattr(python_index, "pip_settings", lambda: {"index-url": index})
+    with pytest.raises(HvdError, match=message) as caught:
         python_index.fetch(project, filename, SHA256, tmp_path / filename)
-    assert message in caught.value.message
     assert "pip config list" in caught.value.remedy
-
-
-def test_no_server_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        python_index, "pip_settings", lambda: {"index-url": "http://127.0.0.1:9/simple"}
-    )
-    with pytest.raises(HvdError) as caught:
-        python_index.fetch("horovod", "horovod-0.28.1.tar.gz", SHA256, tmp_path / "x")
-    assert "127.0.0.1: ConnectionError" in caught.value.message
 
 
 def test_link_directories_come_first(tmp_path, monkeypatch):
     links = tmp_path / "wheels"
     links.mkdir()
-    (links / "horovod-0.28.1.tar.gz").write_bytes(CONTENT)
+    (links / FILE).write_bytes(CONTENT)
     settings = {"find-links": str(links), "index-url": "http://127.0.0.1:9/simple"}
     monkeypatch.setattr(python_index, "pip_settings", lambda: settings)
-    python_index.fetch("horovod", "horovod-0.28.1.tar.gz", SHA256, tmp_path / "got")
+    python_index.fetch("horovod", FILE, SHA256, tmp_path / "got")
     assert (tmp_path / "got").read_bytes() == CONTENT
 
 
@@ -109,7 +102,7 @@ def test_every_file_of_a_project_is_listed(server, tmp_path, monkeypatch):
     both = {**python_index.pip_settings(), "extra-index-url": more.parent.as_uri()}
     monkeypatch.setattr(python_index, "pip_settings", lambda: both)
     assert python_index.files("horovod") == [
-        python_index.File("horovod-0.28.1.tar.gz"),
+        python_index.File(FILE),
         python_index.File("horovod-0.28.0.tar.gz", ">=3.6", "ab"),
         python_index.File("horovod-0.29.0.tar.gz"),
     ]

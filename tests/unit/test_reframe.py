@@ -107,7 +107,7 @@ for name in ("srun", "mpirun", "mpiexec", "ibrun"):
 )
 def test_a_slurm_without_accounting_is_asked_otherwise(storage, scheduler, monkeypatch):
     text = f"AccountingStorageType   = {storage}"
-    monkeypatch.setattr(systems.programs, "output", lambda *_: text)
+    monkeypatch.setattr(systems.process, "output", lambda *_: text)
     assert systems.slurm.__wrapped__() == scheduler
 
 

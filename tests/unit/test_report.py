@@ -14,7 +14,7 @@ import pytest
 
 from hvd.core.errors import HvdError
 from hvd.core.steps import Stage, Step
-from hvd.model.dag import DagNode
+from hvd.model.solution import DagNode
 from hvd.report import RunReport, junit, markdown, plot, write_report
 from hvd.report.markdown import tree
 from hvd.report.run_report import SCHEMA

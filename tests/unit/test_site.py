@@ -36,16 +36,6 @@ def change(sites: pathlib.Path, directory: str, **changes: object) -> None:
     file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), **changes}))
 
 
-def test_the_machines() -> None:
-    live = {
-        *("perlmutter", "alpha", "capella", "stampede3", "parallelcluster", "leonardo", "vista"),
-        *("juwels", "jupiter", "polaris", "frontier", "local"),
-    }
-    gone = {"taurus-ml", "summit", "stampede2", "perlmutter-2023"}
-    states = {name: site.load(name).status.state for name in site.names()}
-    assert states == {**dict.fromkeys(live, "live"), **dict.fromkeys(gone, "retired")}
-
-
 @pytest.mark.parametrize("name", site.names())
 def test_a_site_is_whole(name) -> None:
     loaded = site.load(name)
@@ -134,13 +124,15 @@ def test_the_site_of_an_environment() -> None:
     with pytest.raises(HvdError, match="no environment is called 'moon-hvd'") as caught:
         site.of("moon-hvd")
     assert "perlmutter-hvd" in caught.value.remedy
+    with pytest.raises(HvdError, match="no site is called 'moon'") as caught:
+        site.load("moon")
+    assert "perlmutter" in caught.value.remedy
 
 
 def test_an_environment_that_its_site_does_not_list(sites) -> None:
     change(sites, "alpha", environments={"beta-hvd": {"partition": "alpha", "operations": "nccl"}})
-    with pytest.raises(HvdError, match="alpha/site.yaml: key 'environments'") as caught:
+    with pytest.raises(HvdError, match="alpha/site.yaml: key 'environments'.*'alpha-hvd'"):
         site.of("alpha-hvd")
-    assert "'alpha-hvd'" in caught.value.message and caught.value.remedy
 
 
 def test_another_site_may_be_wrong(sites) -> None:
@@ -169,12 +161,6 @@ def test_a_centre_keeps_its_site_outside_the_checkout(sites, tmp_path, monkeypat
     assert there in derived.includes and derived.site == "moon"
 
 
-def test_an_unknown_site() -> None:
-    with pytest.raises(HvdError, match="no site is called 'moon'") as caught:
-        site.load("moon")
-    assert "perlmutter" in caught.value.remedy
-
-
 @pytest.mark.parametrize(
     ("changes", "key"),
     [
@@ -190,13 +176,16 @@ def test_an_unknown_site() -> None:
             "status:successors",
         ),
         ({"pitfalls": [{"text": "x", "source": "hearsay"}]}, "pitfalls:0:source"),
+        # what the schema finds
+        ({"checked": {"date": "yesterday", "by": "documents"}}, "checked:date"),
+        ({"checked": {"date": "2026-12-24", "by": "hearsay"}}, "checked:by"),
+        ({"status": {"state": "waiting", "source": "modules"}}, "status:waits_for"),
     ],
 )
-def test_names_that_refer_to_nothing(changes, key, sites) -> None:
+def test_a_site_with_a_fault_is_refused(changes, key, sites) -> None:
     change(sites, "alpha", **changes)
-    with pytest.raises(HvdError, match="alpha/site.yaml") as caught:
+    with pytest.raises(HvdError, match=f"alpha/site.yaml: key '{key}'") as caught:
         site.load("alpha")
-    assert f"key '{key}'" in caught.value.message
     assert caught.value.remedy
 
 
@@ -211,32 +200,14 @@ def test_what_the_fabric_sets_by_case() -> None:
     assert perlmutter.variables("mpi", 2) == {enabled: "1", "SLURM_NETWORK": "no_vni"}
 
 
-def test_an_environment_is_checked_when_its_site_is_where_nothing_else_is_said(sites) -> None:
+def test_what_an_environment_has_where_nothing_else_is_said(sites) -> None:
     assert site.load("alpha").environments["alpha-hvd"].checked == site.load("alpha").checked
     environments = content("alpha")["environments"]
     environments["alpha-hvd"]["checked"] = {"date": "2026-12-24", "by": "machine"}
     change(sites, "alpha", environments=environments)
     assert site.load("alpha").environments["alpha-hvd"].checked.by == "machine"
     assert site.load("alpha").checked.by == "documents"
-
-
-@pytest.mark.parametrize(
-    ("changes", "key"),
-    [
-        ({"checked": {"date": "yesterday", "by": "documents"}}, "checked:date"),
-        ({"checked": {"date": "2026-12-24", "by": "hearsay"}}, "checked:by"),
-        ({"status": {"state": "waiting", "source": "modules"}}, "status:waits_for"),
-    ],
-)
-def test_the_state_of_what_is_known_is_checked(changes, key, sites) -> None:
-    change(sites, "alpha", **changes)
-    with pytest.raises(HvdError) as caught:
-        site.load("alpha")
-    assert f"alpha/site.yaml: key '{key}'" in caught.value.message
-    assert caught.value.remedy
-
-
-def test_modules_to_build_are_those_to_run_where_nothing_else_is_said() -> None:
+    # and modules to build are those to run
     use = site.load("capella").environments["capella-hvd"]
     assert use.build == use.run
     assert use.run and use.run[0][:2] == ("release/24.04", "GCC/12.3.0")

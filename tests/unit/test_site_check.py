@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any, Dict
 
 import pytest
@@ -10,9 +9,11 @@ import pytest
 from hvd.core.errors import HvdError
 from hvd.model import environment
 from hvd.solve import site_check
-from tests.unit.building import node, site_solution
+from tests.unit.building import site_solution
 
 NAME = "perlmutter-hvd"
+#: Where it has NCCL.
+NCCL = "/global/common/software/nersc9/nccl/2.29.2-cu13"
 
 
 def solution() -> Dict[str, Any]:
@@ -32,53 +33,45 @@ def test_the_sites_own_solution_is_taken() -> None:
     site_check.require(environment.load(NAME), solution())
 
 
+def external(path: str, module: Any = None) -> Dict[str, Any]:
+    return {"external": {"path": path, "module": module}}
+
+
+def arch(**changes: Any) -> Dict[str, Any]:
+    return {"arch": {**get(solution(), "py-psutil")["arch"], **changes}}
+
+
 @pytest.mark.parametrize(
     ("package", "change", "text"),
     [
+        # an external that is not the site's
         ("cuda", {"version": "12.9.0"}, "cuda@12.9.0 at /opt/nvidia/"),
-        ("cuda", {"external": {"path": "/usr/local/cuda", "module": None}}, "at /usr/local/cuda"),
-        ("nccl", {"external": {"path": "/x", "module": ["nccl/2"]}}, "nccl@2.29.2 at /x is not"),
-        ("gcc", {"external": {"path": "/usr", "module": None}}, "gcc@14.3.0 at /usr is not"),
+        ("cuda", external("/usr/local/cuda"), "at /usr/local/cuda"),
+        ("nccl", external(NCCL, ["nccl/2"]), f"nccl@2.29.2 at {NCCL} is not"),
+        ("gcc", external("/usr"), "gcc@14.3.0 at /usr is not"),
+        ("py-psutil", external("/usr"), "py-psutil@7.2.2 at /usr is not"),
+        # one that is built
+        ("cray-mpich", {"external": None}, "cray-mpich@9.1.0 is to be built"),
+        # another architecture
+        ("py-psutil", arch(platform_os="debian12"), "is for os=debian12, not sles15"),
+        ("py-psutil", arch(target={"name": "zen4"}), "is for target=zen4, not zen3"),
+        # Spack writes a target without parts as its name alone
+        ("py-psutil", arch(target="x86_64"), "is for target=x86_64, not zen3"),
     ],
 )
-def test_another_external(package, change, text) -> None:
+def test_what_is_not_the_sites_is_named_with_its_file_and_key(package, change, text) -> None:
     specs = solution()
-    get(specs, package).update(change)
+    node = get(specs, package)
+    node.update(change)
+    if node.get("external", True) is None:
+        del node["external"]
     (problem,) = found(specs)
     assert text in problem
-    key = f"key 'packages:{package}:externals' of environments/sites/perlmutter/packages.yaml"
+    if "arch" in change:
+        key = "key 'specs' of environments/perlmutter-hvd/spack.yaml"
+    else:
+        key = f"'packages:{package}:externals' of environments/sites/perlmutter/packages.yaml"
     assert key in problem
-
-
-def test_one_that_the_site_does_not_declare() -> None:
-    specs = solution()
-    foreign = node("llvm", "17.0.0", external={"path": "/usr", "module": None})
-    specs["x"] = {**foreign, "arch": get(specs, "py-psutil")["arch"]}
-    (problem,) = found(specs)
-    assert "llvm@17.0.0 at /usr is not the site's" in problem
-
-
-def test_building_what_the_site_has() -> None:
-    specs = solution()
-    del get(specs, "cray-mpich")["external"]
-    (problem,) = found(specs)
-    assert "cray-mpich@9.1.0 is to be built, though the site has it" in problem
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "text"),
-    [
-        ("platform_os", "debian12", "is for os=debian12, not sles15"),
-        ("target", {"name": "zen4"}, "is for target=zen4, not zen3"),
-        # Spack writes a target without parts as its name alone
-        ("target", "x86_64", "is for target=x86_64, not zen3"),
-    ],
-)
-def test_a_node_of_another_architecture(key, value, text) -> None:
-    specs = copy.deepcopy(solution())
-    get(specs, "py-psutil")["arch"][key] = value
-    (problem,) = found(specs)
-    assert text in problem and "environments/perlmutter-hvd/spack.yaml" in problem
 
 
 @pytest.mark.parametrize(("variant", "value"), [("nccl", False), ("frameworks", ["pytorch"])])

@@ -14,11 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from hvd.host import probe
+from hvd.host import interpreter
 from hvd.smoke import program_record
 
 DIRECTORY = pathlib.Path(program_record.__file__).parent
-PROGRAMS = [*sorted(DIRECTORY.glob("program*.py")), pathlib.Path(probe.__file__)]
+PROGRAMS = [*sorted(DIRECTORY.glob("program*.py")), pathlib.Path(interpreter.__file__)]
 #: What the standard library of Python 3.6 lacks.
 LATER = {"dataclasses", "contextvars", "graphlib", "tomllib", "zoneinfo"}
 

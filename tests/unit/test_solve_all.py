@@ -95,12 +95,6 @@ def test_solutions_are_kept_and_compared(fake):
         solve_all.keep([name], Options(), check=True)
 
 
-def test_a_solution_of_this_machine_is_not_kept(fake):
-    with pytest.raises(HvdError, match="local-hvd"):
-        solve_all.keep(["local-hvd", NAMES[0]], Options(), check=True)
-    assert fake.calls() == []
-
-
 def test_those_that_take_what_this_machine_has_are_set_up(monkeypatch, fake):
     done = []
 
@@ -116,7 +110,10 @@ def test_those_that_take_what_this_machine_has_are_set_up(monkeypatch, fake):
     assert [engine.environment for engine, _ in tasks] == subjects
 
 
-def test_a_name_that_is_none_is_wrong_usage_and_no_failed_stage(fake):
+def test_wrong_usage_is_no_failed_stage(fake):
     with pytest.raises(HvdError, match="no-such-hvd"):
         solve_all.run([*NAMES, "no-such-hvd"], Options())
+    # a solution of this machine is not kept
+    with pytest.raises(HvdError, match="local-hvd"):
+        solve_all.keep(["local-hvd", NAMES[0]], Options(), check=True)
     assert fake.calls() == []

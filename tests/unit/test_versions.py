@@ -7,7 +7,6 @@ from typing import Dict, List
 
 import pytest
 
-from hvd.cli import main as cli
 from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.core.run import Run
@@ -21,7 +20,7 @@ from hvd.upkeep.change import Change
 from hvd.upkeep.lookup import Lookup
 from hvd.upkeep.proposal import Proposal, Tried
 from tests import matrix as made
-from tests.checkout import run
+from tests.checkout import commit, git, run
 
 matrix = definition.matrix()
 PINS = pins.load(matrix)
@@ -211,12 +210,11 @@ def repository(tmp_path):
 
     def make(*tags: str) -> Dict[str, str]:
         root = tmp_path / "repository"
-        git = ["git", "-C", root, "-c", "user.name=t", "-c", "user.email=t@example.org"]
-        run(["git", "init", "--quiet", root])
-        for number, tag in enumerate(tags):
-            run([*git, "commit", "--quiet", "--allow-empty", "-m", f"{number}"])
+        root.mkdir()
+        for tag in tags:
+            commit(root)
             # one with an object of its own, as releases have
-            run([*git, "tag", "-a", "-m", tag, tag])
+            git(root, "tag", "-a", "-m", tag, tag)
         return clone.references(str(root))
 
     return make
@@ -233,9 +231,9 @@ def test_releases_of_spack_s_packages(repository, planned, copy, tmp_path):
     change.apply((line for each in found for line in each.changes), copy)
     after = versions.load(copy / "ci" / "versions.yaml")
     # of an annotated tag, the commit
-    commit = run(["git", "-C", tmp_path / "repository", "rev-parse", "v2026.09.1^{}"]).strip()
-    assert tags["refs/tags/v2026.09.1"] == commit
-    assert after.pair("spack-1.2-2026.09").packages == versions.Pin("v2026.09.1", commit)
+    newest_commit = git(tmp_path / "repository", "rev-parse", "v2026.09.1^{}")
+    assert tags["refs/tags/v2026.09.1"] == newest_commit
+    assert after.pair("spack-1.2-2026.09").packages == versions.Pin("v2026.09.1", newest_commit)
     assert after.pairs[0].packages == versions.Pin("v2026.03.2", tags["refs/tags/v2026.03.2"])
     assert after.pairs[1:3] == versions.load().pairs[1:3]
 
@@ -320,20 +318,12 @@ def test_proposals_are_kept_as_text_and_data(tmp_path):
         proposal.load(tmp_path)
 
 
-def hvd(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["versions", *arguments])
-    return ended.value.code or 0
-
-
-def test_the_command_shows_the_pins_and_takes_no_unknown_name(capsys, tmp_path):
-    assert hvd() == 0
-    assert "torch" in capsys.readouterr().out
+def test_the_command_shows_the_pins_and_takes_no_unknown_name(hvd, tmp_path):
+    assert "torch" in hvd("versions").out
     proposal.write([WORKS], tmp_path)
-    assert hvd("--apply", "--to", str(tmp_path), "torhc") == 2
-    assert "did you mean 'torch'" in capsys.readouterr().err
-    assert hvd("--run") == 2
-    assert "--check" in capsys.readouterr().err
+    status, _, said = hvd("versions", "--apply", "--to", tmp_path, "torhc")
+    assert status == 2 and "did you mean 'torch'" in said
+    assert hvd("versions", "--run").status == 2
 
 
 def test_what_fails_is_not_applied(copy, tmp_path):

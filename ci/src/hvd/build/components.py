@@ -1,14 +1,18 @@
-"""The parts of a build, and the commits it was made from."""
+"""The record of a build, its parts, and the commits it was made from."""
 
 from __future__ import annotations
 
 import dataclasses
 import pathlib
-import subprocess
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from hvd.core import paths
 from hvd.fetch import clone, python_index
+from hvd.host import externals
+from hvd.model import built
+from hvd.model.built import Built
+from hvd.model.environment import Environment
+from hvd.model.specs import Spec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +35,37 @@ class Component:
     bom: str = ""  # the bill of materials that Spack wrote
 
 
+def record(
+    environment: Environment, engine: str, spec: Spec, versions: Mapping[str, str], **more: Any
+) -> Built:
+    """Return the record of a build of ``spec``, a concrete Horovod.
+
+    Args:
+        versions: those of the packages that it may run with, by Spack's name.
+        more: the fields that the variants do not say.
+    """
+    controllers = spec.on("gloo", "mpi")
+    packages = {
+        name: externals.PACKAGES.get(name, f"py-{name}") for name in spec.values("frameworks")
+    }
+    return Built(
+        environment=environment.name,
+        engine=engine,
+        version=spec.versions,
+        frameworks={name: versions.get(each, "") for name, each in packages.items()},
+        controllers=tuple(controllers),
+        operations=tuple(sorted([*controllers, *spec.on("ccl", "ddl", "nccl")])),
+        # RCCL, which has no such variant, is shared
+        nccl_link="".join(spec.values("nccl_link") or ["shared"] * bool(spec.on("nccl"))),
+        gpu="".join(spec.on("cuda", "rocm")),
+        architectures=spec.values("cuda_arch") or spec.values("amdgpu_target"),
+        gpu_mpi="mpi" in spec.values("gpu_ops"),
+        inputs=built.inputs(environment, engine),
+        digest=built.digest(environment, engine),
+        **more,
+    )
+
+
 def file(environment: str, engine: str) -> pathlib.Path:
     """The file of the bill of materials of a build, beside the record of the build."""
     return paths.state() / "built" / f"{paths.key(environment, engine)}.cdx.json"
@@ -41,10 +76,7 @@ def commits(tools: Mapping[str, str]) -> Dict[str, str]:
     found = {name: commit for name, commit in tools.items() if commit}
     own = clone.commit(paths.ROOT)
     if own:
-        changed = subprocess.run(
-            ["git", "-C", str(paths.ROOT), "status", "--porcelain"], capture_output=True, text=True
-        )
-        found["hvd"] = own + ("+" if changed.stdout.strip() else "")
+        found["hvd"] = own + ("+" if clone.git("status", "--porcelain").stdout.strip() else "")
     return found
 
 

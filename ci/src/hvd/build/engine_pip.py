@@ -16,16 +16,17 @@ from packaging.version import Version
 from hvd.build import components
 from hvd.core import paths, process, stamp
 from hvd.core.errors import HvdError
-from hvd.core.run import Run, Task
+from hvd.core.run import Run
+from hvd.core.steps import Step
 from hvd.fetch import source
-from hvd.host import accelerators, externals, framework, local, machine, mpi
+from hvd.host import accelerators, externals, framework, machine, mpi
 from hvd.host.accelerators import Library
 from hvd.host.mpi import Mpi
-from hvd.model import built, recipe, specs
+from hvd.model import recipe, specs
 from hvd.model.built import Built, Modification, Software
-from hvd.model.dag import DagNode
 from hvd.model.environment import HOROVOD, Environment
 from hvd.model.recipe import Recipe
+from hvd.model.solution import DagNode
 from hvd.model.specs import Spec
 
 _BUILD_TIMEOUT = 3600
@@ -65,7 +66,7 @@ class PipEngine:
                 f"{self.environment.name} describes another machine than this one",
                 "build it with --engine spack",
             )
-        found = local.prepare(run, self.environment, self.python)
+        found = framework.provide(run, self.environment, self.python)
         with run.step("compiler and build tools") as task:
             first = framework.in_front(found["python"]["executable"], externals.find_mpi(found))
             for program, package in _TOOLS.items():
@@ -128,11 +129,6 @@ class PipEngine:
         """The commits of what builds, by name: pip has none."""
         return {}
 
-    @staticmethod
-    def digest(environment: Environment) -> str:
-        """A digest of what a build is made from; of nothing while it is not whole."""
-        return stamp.of(PipEngine(environment).directory / "stamp")
-
 
 @dataclasses.dataclass(frozen=True)
 class PipSolution:
@@ -187,10 +183,10 @@ class PipSolution:
         prefixes = {"cmake": self._cmake}
         if self.mpi:
             prefixes["mpi"] = str(self.mpi.prefix)
-        if "mxnet" in self._values("frameworks"):
+        if "mxnet" in self.spec.values("frameworks"):
             prefixes["mxnet"] = str(pathlib.Path(self.found["python"]["platlib"], "mxnet"))
         prefixes.update({name: str(lib.prefix) for name, lib in self.accelerators.items()})
-        flags = machine.architecture_flags("".join(self._values("target")))
+        flags = machine.architecture_flags("".join(self.spec.values("target")))
         return self.recipe.build_environment(self.spec, prefixes, flags, self.engine.jobs)
 
     def pip_install(self, tree: pathlib.Path, log: pathlib.Path) -> None:
@@ -220,36 +216,25 @@ class PipSolution:
         lines = [f"import site; site.addsitedir({place!r})\n" for place in dict.fromkeys(places)]
         (own / "hvd-frameworks.pth").write_text("".join(lines))
 
-    def record(self, task: Task) -> Tuple[Built, List[components.Component]]:
+    def record(self, task: Step) -> Tuple[Built, List[components.Component]]:
         """The record of the build; Horovod and every distribution of its interpreter."""
-        frameworks = self._values("frameworks")
-        packages = {name: externals.PACKAGES.get(name, f"py-{name}") for name in frameworks}
-        have = self._distributions
-        controllers = self._on("gloo", "mpi")
+        have = {name: each["version"] for name, each in self._distributions.items()}
         variables = {"VIRTUAL_ENV": str(self.engine.venv), "PYTHONNOUSERSITE": "1"}
         variables.update(self.mpi.variables if self.mpi else {})
         changes = [Modification("prepend", "PATH", str(path)) for path in reversed(self._first)]
         changes += [Modification("set", name, value) for name, value in variables.items()]
-        done = Built(
-            environment=self.environment.name,
-            engine=self.engine.name,
-            version=self.spec.versions,
-            frameworks={n: have.get(p, {}).get("version", "") for n, p in packages.items()},
-            controllers=tuple(controllers),
-            operations=tuple(sorted([*controllers, *self._on("ccl", "ddl", "nccl")])),
-            nccl_link="".join(self._values("nccl_link")),
-            gpu="".join(self._on("cuda", "rocm")),
-            architectures=self._values("cuda_arch") or self._values("amdgpu_target"),
-            gpu_mpi="mpi" in self._values("gpu_ops"),
-            target="".join(self._values("target")),
+        done = components.record(
+            self.environment,
+            self.engine.name,
+            self.spec,
+            have,
+            target="".join(self.spec.values("target")),
             python=self.found["python"]["version"],
             compiler=Software(machine.compiler_name(), machine.compiler_version()),
             mpi=Software(self.mpi.package, self.mpi.version) if self.mpi else Software(),
             changes=tuple(changes),
             variables={"PATH": self._path, **variables},
             modules=(),
-            inputs=built.inputs(self.environment, self.engine.name),
-            digest=self.engine.digest(self.environment),
         )
         root = components.Component(
             name=self.spec.name,
@@ -292,14 +277,6 @@ class PipSolution:
             DagNode(name, spec.versions, external=True, prefix=prefixes.get(name, ""))
             for name, spec in self.spec.dependencies.items()
         ]
-
-    def _on(self, *names: str) -> List[str]:
-        """Those of the variants ``names`` that are on."""
-        return [name for name in names if self.spec.variants.get(name) is True]
-
-    def _values(self, name: str) -> Tuple[str, ...]:
-        """The values of the variant ``name`` but "none"."""
-        return tuple(sorted(self.spec.variants.get(name, frozenset()) - {"none"}))
 
     @property
     def _distributions(self) -> Dict[str, Any]:

@@ -11,13 +11,14 @@ from hvd.cache import transfer
 from hvd.cache.cache import Cache
 from hvd.core import paths, stamp
 from hvd.core.errors import HvdError
-from hvd.core.run import Run, Task
+from hvd.core.run import Run
+from hvd.core.steps import Step
 from hvd.fetch import clone
-from hvd.host import externals, local
-from hvd.model import built, recipe, solution
+from hvd.host import externals, framework
+from hvd.model import recipe, solution
 from hvd.model.built import Built, Modification, Software
-from hvd.model.dag import DagNode
 from hvd.model.environment import HOROVOD, Environment
+from hvd.model.solution import DagNode
 from hvd.solve import queries, site_check
 from hvd.solve import spack as spack_module
 from hvd.solve.spack import Sources, Spack
@@ -28,7 +29,7 @@ _INSTALL_TIMEOUT = 24 * 3600
 _REPORTED = ("openmpi", "mpich", "intel-mpi", "gcc", "llvm", "cmake", "cuda", "nccl")
 
 
-def locate(sources: Sources, task: Task) -> Spack:
+def locate(sources: Sources, task: Step) -> Spack:
     """Find a Spack, or clone one, and say which on the line of ``task``.
 
     Raises:
@@ -61,7 +62,7 @@ class SpackEngine:
             self.spack.configure(self.jobs)
         if self.environment.site:
             return {"distributions": {}}
-        found = local.prepare(run, self.environment, self.python)
+        found = framework.provide(run, self.environment, self.python)
         with run.step("compilers and build tools") as task:
             self.spack.find_tools(task.log, [pathlib.Path(found["python"]["prefix"], "bin")])
         return found
@@ -74,7 +75,7 @@ class SpackEngine:
         Raises:
             HvdError: there is no solution, or not one that a site's packages allow.
         """
-        environment, lock = self.environment, self.environment.lock
+        environment, lockfile = self.environment, self.environment.lockfile
         if not environment.site:
             self._refuse_externals(found)
         done = self.spack.state / environment.name / "concretized"
@@ -83,7 +84,11 @@ class SpackEngine:
         with run.step("spack concretize") as task:
             digest = stamp.of(*inputs)
             self._forget_other_pairs()
-            if not self.fresh and lock.exists() and stamp.matches(done, stamp.of(digest, lock)):
+            if (
+                not self.fresh
+                and lockfile.exists()
+                and stamp.matches(done, stamp.of(digest, lockfile))
+            ):
                 task.cached()
                 return self.solution()
             self.spack.concretize(
@@ -92,7 +97,7 @@ class SpackEngine:
             solved = self.solution()
             if environment.site:
                 site_check.require(environment, solved.specs)
-            stamp.put(done, stamp.of(digest, lock))
+            stamp.put(done, stamp.of(digest, lockfile))
         return solved
 
     def solution(self) -> SpackSolution:
@@ -101,8 +106,8 @@ class SpackEngine:
         Raises:
             HvdError: the file is not one of Spack's.
         """
-        lock = self.environment.lock
-        return SpackSolution(self, solution.read(lock.read_text(), paths.shorten(lock)))
+        lockfile = self.environment.lockfile
+        return SpackSolution(self, solution.read(lockfile.read_text(), paths.shorten(lockfile)))
 
     def _refuse_externals(self, found: Mapping[str, Any]) -> None:
         """Say at once what Spack would say of this machine's externals after minutes.
@@ -122,7 +127,7 @@ class SpackEngine:
         if pair_of(self.environment) == pair:
             return
         stamp.clear(self.environment.directory / ".spack-env")
-        self.environment.lock.unlink(missing_ok=True)
+        self.environment.lockfile.unlink(missing_ok=True)
         _owner(self.environment).write_text(pair)
 
     def commits(self) -> Dict[str, str]:
@@ -132,11 +137,6 @@ class SpackEngine:
             "Spack": clone.commit(self.spack.root) or pair.spack.commit,
             "Spack packages": clone.commit(self.spack.packages) or pair.packages.commit,
         }
-
-    @staticmethod
-    def digest(environment: Environment) -> str:
-        """A digest of what a build is made from: the solution."""
-        return stamp.of(environment.lock)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,7 +179,7 @@ class SpackSolution:
             if not wanted:
                 task.cached()
 
-    def record(self, task: Task) -> Tuple[Built, List[components.Component]]:
+    def record(self, task: Step) -> Tuple[Built, List[components.Component]]:
         """The record of the build, and the packages that it consists of or was made with.
 
         Raises:
@@ -193,34 +193,19 @@ class SpackSolution:
                 "see setup_run_environment of the packages in it",
                 task.log,
             )
-        nodes = self._nodes
-        variants = nodes[HOROVOD]["parameters"]
-        gpu = next((name for name in ("cuda", "rocm") if variants.get(name)), "")
-        architectures = variants.get({"cuda": "cuda_arch", "rocm": "amdgpu_target"}.get(gpu, ""))
-        packages = {n: externals.PACKAGES.get(n, f"py-{n}") for n in variants["frameworks"]}
-        controllers = [name for name in ("gloo", "mpi") if variants[name]]
-        # a variant that does not apply to the spec is not among its parameters
-        others = [name for name in ("ccl", "ddl", "nccl") if variants.get(name)]
-        done = Built(
-            environment=self.environment.name,
-            engine=self.engine.name,
-            version=nodes[HOROVOD]["version"],
-            frameworks={n: nodes.get(p, {}).get("version", "") for n, p in packages.items()},
-            controllers=tuple(controllers),
-            operations=tuple(sorted([*controllers, *others])),
-            nccl_link=variants.get("nccl_link", "shared") if variants.get("nccl") else "",
-            gpu=gpu,
-            architectures=tuple(_listed(architectures)),
-            gpu_mpi="mpi" in _listed(variants.get("gpu_ops")),
-            target=solution.target(nodes[HOROVOD]),
-            python=nodes["python"]["version"],
+        horovod = self._nodes[HOROVOD]
+        done = components.record(
+            self.environment,
+            self.engine.name,
+            solution.spec(horovod),
+            {name: node["version"] for name, node in self._nodes.items()},
+            target=solution.target(horovod),
+            python=self._nodes["python"]["version"],
             compiler=Software(**found["compiler"]),
             mpi=Software(**found["mpi"]),
             changes=tuple(Modification(**each) for each in found["changes"]),
             variables=spack.activation(directory, task.log),
             modules=tuple(found["modules"]),
-            inputs=built.inputs(self.environment, self.engine.name),
-            digest=self.engine.digest(self.environment),
         )
         return done, components.of_solution(self.specs, found["parts"])
 
@@ -248,9 +233,3 @@ def pair_of(environment: Environment) -> str:
 
 def _owner(environment: Environment) -> pathlib.Path:
     return paths.state() / f"{environment.name}.pair"
-
-
-def _listed(value: Any) -> List[str]:
-    """A variant's values; Spack writes a single one without a list."""
-    values = value if isinstance(value, list) else [value]
-    return sorted(each for each in values if each not in (None, "none"))

@@ -16,6 +16,7 @@ from hvd.core.steps import Step
 from hvd.host import machine
 from hvd.model import environment
 from hvd.model.environment import Environment
+from hvd.model.versions import Pair
 from hvd.report import report_stage
 from hvd.solve import kept
 from hvd.solve.spack import Spack
@@ -57,7 +58,7 @@ def run(names: List[str], options: Options) -> List[SpackSolution]:
                         "their errors stand above",
                     )
         finally:
-            _report(current, spack)
+            _report(current, spack.pair)
     return [solution for _, solution, _ in results if solution]
 
 
@@ -118,9 +119,9 @@ def solve_each(tasks: List[_Task]) -> List[_Result]:
         futures = [pool.submit(solve, *task) for task in tasks]
         for future in concurrent.futures.as_completed(futures):
             step, _, error = future.result()
-            console.verdict(step.name, step.seconds, step.status, step.detail)
+            console.verdict(step)
             if error:
-                console.error(error, getattr(error, "tail", ""))
+                console.error(error)
     return [future.result() for future in futures]
 
 
@@ -140,8 +141,7 @@ def solve(engine: SpackEngine, found: Mapping[str, Any]) -> _Result:
     return step, solution, error
 
 
-def _report(current: Run, spack: Spack) -> None:
-    pair = spack.pair
+def _report(current: Run, pair: Pair) -> None:
     engine = f"Spack {pair.spack.version} with packages {pair.packages.version}"
     report_stage(
         current,

@@ -11,7 +11,8 @@ from hvd.cache import keyring
 from hvd.cache.cache import Cache, Package, contents, require, scope
 from hvd.core import paths
 from hvd.core.errors import HvdError
-from hvd.core.run import Run, Task
+from hvd.core.run import Run
+from hvd.core.steps import Step
 from hvd.model.environment import Environment
 from hvd.solve.spack import Spack
 
@@ -24,7 +25,7 @@ def push(
     environment: Environment,
     cache: Cache,
     key: str,
-    task: Task,
+    task: Step,
     force: bool = False,
     private: bool = False,
 ) -> None:
@@ -121,7 +122,7 @@ def _path(spack: Spack) -> str:
     return f"{link.parent}:{spack.environment()['PATH']}"
 
 
-def _uninstall(spack: Spack, packages: List[Package], task: Task) -> None:
+def _uninstall(spack: Spack, packages: List[Package], task: Step) -> None:
     # dependents come first; a package that has not been installed yet is no error
     for package in packages:
         arguments = ("uninstall", "--yes-to-all", "--force", f"/{package.hash}")

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pathlib
 from typing import Optional
 
-import typer
-
-from hvd.cli.common import BuiltArgument, BuiltByOption, EngineName
+from hvd.cli.common import BuiltArgument, BuiltByOption, EngineName, flag, option
 from hvd.core import console, paths
 from hvd.deliver.activation import plan, shells
 from hvd.model import built
@@ -16,16 +14,14 @@ from hvd.model import built
 def activate(
     name: str = BuiltArgument,
     engine: EngineName = BuiltByOption,
-    to: Optional[pathlib.Path] = typer.Option(
-        None, "--to", metavar="DIR", help="Directory to write to.  [default: .hvd/activation/...]",
-        show_default=False,
+    to: Optional[pathlib.Path] = option(
+        "--to DIR", "Directory to write to.  [default: .hvd/activation/...]", None
     ),
-    nodes: int = typer.Option(
-        2, "--nodes", min=1, metavar="N",
-        help="Number of nodes of the jobs, if the site's variables depend on it.",
+    nodes: int = option(
+        "--nodes N", "Number of nodes of the jobs, if the site's variables depend on it.", 2, min=1
     ),
-    rdma: bool = typer.Option(False, "--rdma", help="MPI uses RDMA (mpirun)."),
-) -> None:  # fmt: skip
+    rdma: bool = flag("--rdma", "MPI uses RDMA (mpirun)."),
+) -> None:
     """Write activate.sh, .csh and .fish, to use a built environment without Spack.
 
     They load the site's modules and set its network variables; hvd_deactivate undoes it all.

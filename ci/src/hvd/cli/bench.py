@@ -5,11 +5,9 @@ from __future__ import annotations
 import enum
 from typing import List, Optional
 
-import typer
-
 from hvd.bench import builds, collectives, page, result, solves
 from hvd.build.pipeline import Options
-from hvd.cli.common import SOURCES, EnvironmentArgument, SpecOption, chosen, takes
+from hvd.cli.common import SOURCES, EnvironmentArgument, SpecOption, chosen, flag, option, takes
 from hvd.core import console, paths
 from hvd.model import environment
 
@@ -26,25 +24,21 @@ class BenchmarkName(str, enum.Enum):
 def bench(
     options: Options,
     name: str = EnvironmentArgument,
-    only: Optional[List[BenchmarkName]] = typer.Option(
-        None, "--only", help="Measure this part and keep the others; repeatable."
+    only: Optional[List[BenchmarkName]] = option(
+        "--only", "Measure this part and keep the others; repeatable.", None
     ),
-    repeat: int = typer.Option(
-        1, "--repeat", min=1, metavar="N", help="How often to time builds and solves."
+    repeat: int = option("--repeat N", "How often to time builds and solves.", 1, min=1),
+    make_page: bool = flag(
+        "--page", "Write docs/performance.md from earlier results; measure nothing."
     ),
-    make_page: bool = typer.Option(
-        False, "--page", help="Write docs/performance.md from earlier results; measure nothing."
-    ),
-    check: bool = typer.Option(
-        False, "--check", help="Fail if the page is out of date; write nothing."
-    ),
+    check: bool = flag("--check", "Fail if the page is out of date; write nothing."),
     spec: str = SpecOption,
 ) -> None:
     """Benchmark builds, concretization and collectives, and write docs/performance.md.
 
     builds: spack install, a binary cache and the pip engine beside plain pip.  solves: every
     environment beside Spack's builtin recipe.  collectives: Horovod beside mpi4py and PyTorch.
-    """  # fmt: skip
+    """
     if not (make_page or check):
         subject = chosen(name, spec)
         measure = {

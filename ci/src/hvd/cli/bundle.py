@@ -7,39 +7,38 @@ import pathlib
 import platform
 from typing import Optional
 
-import typer
-
 from hvd.build import pipeline
 from hvd.build.engine_spack import SpackEngine
 from hvd.build.pipeline import Options
 from hvd.cache import keyring, transfer
 from hvd.cache.cache import Cache
-from hvd.cli.common import SOURCES, SpecOption, chosen, takes
+from hvd.cli.common import SOURCES, EnvironmentArgument, SpecOption, chosen, flag, option, takes
 from hvd.core import console, lock, paths, process
 from hvd.core.run import Run
 from hvd.deliver.bundle import content, pack
 from hvd.host import framework
 from hvd.model import built
-from hvd.model.environment import DEFAULT
 
 
 @takes("python", *SOURCES, "verbose")
 def bundle(
     options: Options,
-    name: str = typer.Argument(DEFAULT, metavar="ENV", help="Environment; see ./hvd list."),
-    to: Optional[pathlib.Path] = typer.Option(
-        None, "--to", metavar="DIR|FILE.tar|FILE.tar.gz", show_default=False,
-        help="What to write.  [default: a directory below .hvd/bundles]",
+    name: str = EnvironmentArgument,
+    to: Optional[pathlib.Path] = option(
+        "--to DIR|FILE.tar|FILE.tar.gz",
+        "What to write.  [default: a directory below .hvd/bundles]",
+        None,
     ),
-    with_cache: bool = typer.Option(
-        False, "--with-cache", help="Add a binary cache with what Spack built of it here."
+    with_cache: bool = flag(
+        "--with-cache", "Add a binary cache with what Spack built of it here."
     ),
-    key: str = typer.Option(
-        "", "--key", metavar="KEY", envvar="HVD_CACHE_KEY", show_default=False,
-        help="Sign that with this key of the keyring; see ./hvd cache key.",
+    key: str = option(
+        "--key KEY",
+        "Sign that with this key of the keyring; see ./hvd cache key.",
+        envvar="HVD_CACHE_KEY",
     ),
     spec: str = SpecOption,
-) -> None:  # fmt: skip
+) -> None:
     """Pack everything an environment needs, for a machine without a network.
 
     This repository, Spack and its packages at their commits, sources, and wheels for this
@@ -53,7 +52,7 @@ def bundle(
     signer = ""
     if with_cache:
         signer = transfer.fingerprint(Cache(""), key)
-        built.check(built.find(environment.name, "spack"), SpackEngine.digest(environment))
+        built.find_current(environment.name, "spack")
     with pack.gathering(destination.absolute()) as directory:
         options = dataclasses.replace(options, engine="spack")
         engine = pipeline.run(environment, options, last="concretize").engine

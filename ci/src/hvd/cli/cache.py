@@ -8,14 +8,13 @@ import pathlib
 import tempfile
 from typing import Iterator, List, Optional, Tuple
 
-import rich.table
 import typer
 
 from hvd.build import engine_spack, pipeline
-from hvd.build.engine_spack import SpackEngine, pair_of
+from hvd.build.engine_spack import pair_of
 from hvd.build.pipeline import Options
 from hvd.cache import cache, keyring, transfer
-from hvd.cli.common import SOURCES, SpecOption, chosen, takes
+from hvd.cli.common import SOURCES, EnvironmentArgument, SpecOption, chosen, flag, option, takes
 from hvd.core import console, lock, paths, process
 from hvd.core.errors import HvdError
 from hvd.core.run import Run
@@ -30,13 +29,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_Environment = typer.Argument(
-    environment.DEFAULT, metavar="ENV", help="Environment; see ./hvd list."
+_Url = option(
+    "--url URL|DIR",
+    "The cache: a directory, file://, https://, s3:// or oci://.",
+    envvar="HVD_CACHE",
 )
-_Url = typer.Option(
-    "", "--url", metavar="URL|DIR", envvar="HVD_CACHE", show_default=False,
-    help="The cache: a directory, file://, https://, s3:// or oci://.",
-)  # fmt: skip
 _COLOURS = {"good": "green", "missing": "yellow"}
 
 
@@ -44,24 +41,21 @@ _COLOURS = {"good": "green", "missing": "yellow"}
 @takes("spack", "packages", "verbose")
 def push(
     options: Options,
-    name: str = _Environment,
+    name: str = EnvironmentArgument,
     url: str = _Url,
-    key: str = typer.Option(
-        "", "--key", metavar="KEY", envvar="HVD_CACHE_KEY", show_default=False,
-        help="Sign with this key of the keyring.  [default: the only one]",
+    key: str = option(
+        "--key KEY",
+        "Sign with this key of the keyring.  [default: the only one]",
+        envvar="HVD_CACHE_KEY",
     ),
-    unsigned: bool = typer.Option(False, "--unsigned", help="Sign nothing: for oci://."),
-    force: bool = typer.Option(
-        False, "--force", help="Overwrite packages that the cache has."
-    ),
-    private: bool = typer.Option(
-        False, "--private", help="Also push packages whose licence forbids redistribution."
-    ),
-) -> None:  # fmt: skip
+    unsigned: bool = flag("--unsigned", "Sign nothing: for oci://."),
+    force: bool = flag("--force", "Overwrite packages that the cache has."),
+    private: bool = flag("--private", "Also push packages whose licence forbids redistribution."),
+) -> None:
     """Push an environment's Spack packages, signed, and the public key."""
     subject = environment.load(name)
     wanted = cache.named(url, unsigned)
-    built.check(built.find(name, "spack"), SpackEngine.digest(subject))
+    built.find_current(name, "spack")
     signer = transfer.fingerprint(wanted, key)
     with _located(options, name, pair_of(subject)) as (located, run):
         with run.step("spack buildcache push") as task:
@@ -74,11 +68,9 @@ def push(
 @takes("jobs", "python", *SOURCES, "verbose")
 def pull(
     options: Options,
-    name: str = _Environment,
+    name: str = EnvironmentArgument,
     url: str = _Url,
-    unsigned: bool = typer.Option(
-        False, "--unsigned", help="Install packages without a signature."
-    ),
+    unsigned: bool = flag("--unsigned", "Install packages without a signature."),
     spec: str = SpecOption,
 ) -> None:
     """Concretize an environment and install it from a cache instead of building.
@@ -94,12 +86,10 @@ def pull(
 @takes("spack", "packages", "verbose")
 def list_packages(
     options: Options,
-    name: str = _Environment,
+    name: str = EnvironmentArgument,
     url: str = _Url,
-    unsigned: bool = typer.Option(False, "--unsigned", help="Do not require signatures."),
-    verify: bool = typer.Option(
-        False, "--verify", help="Fetch each package, and compare it with what was signed."
-    ),
+    unsigned: bool = flag("--unsigned", "Do not require signatures."),
+    verify: bool = flag("--verify", "Fetch each package, and compare it with what was signed."),
 ) -> None:
     """List a concretized environment's packages and which of them the cache has.
 
@@ -107,15 +97,13 @@ def list_packages(
     """
     subject = environment.load(name)
     wanted = cache.named(url, unsigned)
-    if not subject.lock.exists():
+    if not subject.lockfile.exists():
         raise HvdError(f"{name} has not been solved", f"solve it: ./hvd concretize {name}")
     with _located(options, name, pair_of(subject)) as (located, run):
         with run.step("signatures and checksums" if verify else "signatures") as task:
             mode = "verify" if verify else "look"
             found, _ = cache.contents(located, subject, wanted, task.log, mode)
-    table = rich.table.Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("Package", "In the cache", "Here", "Signed by, or why not"):
-        table.add_column(title, overflow="fold")
+    table = console.table("Package", "In the cache", "Here", "Signed by, or why not")
     for each in found:
         colour = _COLOURS.get(each.state, "red")
         here = "installed" if each.installed else ""
@@ -128,15 +116,13 @@ def list_packages(
 
 @app.command()
 def key(
-    name: str = typer.Option("", "--name", metavar="NAME", help="Make a key: the owner's name."),
-    email: str = typer.Option("", "--email", metavar="ADDRESS", help="Make a key: the address."),
-    add: Optional[pathlib.Path] = typer.Option(
-        None, "--add", metavar="FILE", help="Import a secret key to sign with."
+    name: str = option("--name NAME", "Make a key: the owner's name."),
+    email: str = option("--email ADDRESS", "Make a key: the address."),
+    add: Optional[pathlib.Path] = option("--add FILE", "Import a secret key to sign with.", None),
+    export: Optional[pathlib.Path] = option(
+        "--export FILE", "Write the public key, for those who pull.", None
     ),
-    export: Optional[pathlib.Path] = typer.Option(
-        None, "--export", metavar="FILE", help="Write the public key, for those who pull."
-    ),
-    which: str = typer.Option("", "--key", metavar="KEY", help="The key to export."),
+    which: str = option("--key KEY", "The key to export."),
 ) -> None:
     """Make, import, export or list signing keys.
 

@@ -8,7 +8,7 @@ from typing import List, Optional
 import typer
 
 from hvd.build.pipeline import Options
-from hvd.cli.common import SOURCES, takes
+from hvd.cli.common import SOURCES, option, takes
 from hvd.core import console, paths
 from hvd.core.errors import HvdError, nearest
 from hvd.upkeep import canary as upkeep
@@ -18,14 +18,16 @@ from hvd.upkeep import canary as upkeep
 def canary(
     options: Options,
     names: Optional[List[str]] = typer.Argument(
-        None, metavar="[NAME]...",
+        None,
+        metavar="[NAME]...",
         help="Environments, or py-horovod for a Spack with nothing else.  [default: all]",
     ),
-    to: Optional[pathlib.Path] = typer.Option(
-        None, "--to", metavar="DIR", show_default=False,
-        help="Where to write report.md and report.json.  [default: .hvd/reports/canary]",
+    to: Optional[pathlib.Path] = option(
+        "--to DIR",
+        "Where to write report.md and report.json.  [default: .hvd/reports/canary]",
+        None,
     ),
-) -> None:  # fmt: skip
+) -> None:
     """Solve everything with the newest commits of Spack and its packages, and bisect what fails.
 
     --spack and --packages name git repositories with their history; --pair is the supported pair

@@ -10,7 +10,7 @@ from typing import Sequence
 
 import typer
 
-from hvd.cli.common import BuiltByOption, EngineName
+from hvd.cli.common import BuiltByOption, EngineName, flag, option
 from hvd.core import console, lock, paths
 from hvd.core.errors import HvdError
 from hvd.deliver.activation import plan, shells
@@ -26,14 +26,10 @@ def check(
     context: typer.Context,
     name: str = typer.Argument(..., metavar="ENV", help="Environment; see environments/sites."),
     engine: EngineName = BuiltByOption,
-    partition: str = typer.Option(
-        "", "--partition", metavar="NAME", help="Another of the site's partitions."
-    ),
-    account: str = typer.Option("", "--account", metavar="NAME", help="Account to charge."),
-    quick: bool = typer.Option(False, "--quick", help="Fewer and smaller sizes."),
-    dry_run: bool = typer.Option(
-        False, "--dry-run", help="Write job scripts but submit none; works on any machine."
-    ),
+    partition: str = option("--partition NAME", "Another of the site's partitions."),
+    account: str = option("--account NAME", "Account to charge."),
+    quick: bool = flag("--quick", "Fewer and smaller sizes."),
+    dry_run: bool = flag("--dry-run", "Write job scripts but submit none; works on any machine."),
 ) -> None:
     """Check a built environment on its site's nodes, in jobs, with ReFrame.
 
@@ -50,7 +46,10 @@ def check(
         shells.write(plan.make(subject), subject.directory)
         _say_what_is_not_judged(machine, name, quick)
     system = f"{machine.name}:{kind.name}"
-    words = [sys.executable, _reframe(), "-C", _HERE / "settings.py", "-c", _HERE / "checks.py"]
+    reframe = pathlib.Path(sys.executable).with_name("reframe")
+    if not reframe.is_file():
+        raise HvdError(f"there is no {reframe}", "start this as ./hvd check, which installs it")
+    words = [sys.executable, reframe, "-C", _HERE / "settings.py", "-c", _HERE / "checks.py"]
     words += ["--system", system, "-p", f"^{name}$", "--prefix", systems.prefix()]
     words += ["-S", f"engine={engine.value}"] + ["-S", "Allreduce.quick=true"] * quick
     option = schedulers.of(machine).account
@@ -78,18 +77,6 @@ def _run(words: Sequence[object]) -> int:
         except KeyboardInterrupt:
             # ReFrame gets the signal, too, and cancels its jobs
             continue
-
-
-def _reframe() -> pathlib.Path:
-    """The program of this Python.
-
-    Raises:
-        HvdError: it is not installed.
-    """
-    program = pathlib.Path(sys.executable).with_name("reframe")
-    if not program.is_file():
-        raise HvdError(f"there is no {program}", "start this as ./hvd check, which installs it")
-    return program
 
 
 def _say_what_is_not_judged(machine: site.Site, name: str, quick: bool) -> None:

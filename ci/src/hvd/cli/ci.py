@@ -16,7 +16,7 @@ from hvd.ci import propose as proposing
 from hvd.ci import sites as site_ages
 from hvd.ci.gitlab import generate as generating
 from hvd.ci.gitlab import jobs
-from hvd.cli.common import SOURCES, takes
+from hvd.cli.common import SOURCES, option, takes
 from hvd.core import console, paths
 from hvd.model import environment
 from hvd.model.versions import pinned
@@ -32,14 +32,14 @@ NamesArgument = typer.Argument(
     [environment.DEFAULT], metavar="[ENV]...", help="Environments; see ./hvd list."
 )
 NameArgument = typer.Argument(..., metavar="ENV", help="Environment of the job.")
-CacheOption = typer.Option(
-    "", "--cache", metavar="URL|PATH", envvar="HVD_CI_CACHE", show_default=False,
-    help="Binary cache to look in and push to; where not given, one below .hvd/ci.",
-)  # fmt: skip
-OutputOption = typer.Option(
-    None, "--output", "-o", metavar="FILE", show_default=False,
-    help="The child pipeline; where not given, .hvd/ci/pipeline.yml.",
-)  # fmt: skip
+CacheOption = option(
+    "--cache URL|PATH",
+    "Binary cache to look in and push to; where not given, one below .hvd/ci.",
+    envvar="HVD_CI_CACHE",
+)
+OutputOption = option(
+    "--output -o FILE", "The child pipeline; where not given, .hvd/ci/pipeline.yml.", None
+)
 
 
 @app.command(name="matrix")
@@ -93,11 +93,12 @@ def smoke(options: Options, name: str = NameArgument) -> None:
 
 @app.command()
 def propose(
-    directory: Optional[pathlib.Path] = typer.Option(
-        None, "--from", metavar="DIR", show_default=False,
-        help="Where ./hvd versions has written proposals.json.  [default: .hvd/versions]",
+    directory: Optional[pathlib.Path] = option(
+        "--from DIR",
+        "Where ./hvd versions has written proposals.json.  [default: .hvd/versions]",
+        None,
     ),
-) -> None:  # fmt: skip
+) -> None:
     """Push the newer versions that ./hvd versions proposed to a branch, and open a change."""
     proposals = proposal.load(directory or paths.state() / "versions")
     branch = proposing.propose(proposals)

@@ -25,84 +25,78 @@ class EngineName(str, enum.Enum):
     pip = "pip"
 
 
-BuiltArgument = typer.Argument(
-    environment.DEFAULT, metavar="ENV", help="Built environment; see ./hvd list."
-)
-BuiltByOption = typer.Option(
-    EngineName.auto, "--engine", help="Engine that built it; auto prefers Spack."
-)
+def option(usage: str, help: str, default: Any = "", **more: Any) -> Any:
+    """Define an option, whose ``usage`` is such as ``--output -o FILE``; ``more`` is Typer's."""
+    words = usage.split()
+    names = [word for word in words if word.startswith("-")]
+    metavar = " ".join(words[len(names) :]) or None
+    shown = bool(default)
+    return typer.Option(default, *names, metavar=metavar, help=help, show_default=shown, **more)
 
-_SOURCES = "Where Spack comes from"
-_BUILD = "How it is built"
+
+def flag(name: str, help: str, **more: Any) -> Any:
+    """Define an option without a value; ``more`` is Typer's."""
+    return option(name, help, False, **more)
+
+
+_source = functools.partial(option, rich_help_panel="Where Spack comes from")
+_build = functools.partial(option, rich_help_panel="How it is built")
 
 EnvironmentArgument = typer.Argument(
     environment.DEFAULT, metavar="ENV", help="Environment; see ./hvd list."
 )
-SpecOption = typer.Option(
-    "", "--spec", metavar="SPEC", show_default=False, rich_help_panel=_BUILD,
-    help="Build this py-horovod instead of the environment's, in a derived environment.",
-)  # fmt: skip
-JobsOption = typer.Option(
-    0, "--jobs", "-j", min=0, help="Parallel compile jobs.  [default: number of cores]",
-    show_default=False, rich_help_panel=_BUILD,
-)  # fmt: skip
+BuiltArgument = typer.Argument(
+    environment.DEFAULT, metavar="ENV", help="Built environment; see ./hvd list."
+)
+BuiltByOption = option("--engine", "Engine that built it; auto prefers Spack.", EngineName.auto)
+SpecOption = _build(
+    "--spec SPEC", "Build this py-horovod instead of the environment's, in a derived environment."
+)
+JobsOption = _build("--jobs -j", "Parallel compile jobs.  [default: number of cores]", 0, min=0)
 
 #: The options that :func:`takes` adds, by parameter: type and definition.
 _OPTIONS: Dict[str, Tuple[type, Any]] = {
-    "engine": (
-        EngineName,
-        typer.Option(EngineName.auto, "--engine", help="What builds.", rich_help_panel=_BUILD),
-    ),
+    "engine": (EngineName, _build("--engine", "What builds.", EngineName.auto)),
     "jobs": (int, JobsOption),
     "python": (
         str,
-        typer.Option(
-            "", "--python", metavar="PYTHON", show_default=False, rich_help_panel=_BUILD,
-            help="Use this Python's frameworks (3.6 or later) instead of the pinned ones.",
+        _build(
+            "--python PYTHON",
+            "Use this Python's frameworks (3.6 or later) instead of the pinned ones.",
         ),
     ),
-    "fresh": (
-        bool,
-        typer.Option(
-            False, "--fresh", help="Concretize and build again.", rich_help_panel=_BUILD
-        ),
-    ),
+    "fresh": (bool, _build("--fresh", "Concretize and build again.", False)),
     "spack": (
         str,
-        typer.Option(
-            "", "--spack", metavar="PATH|URL", envvar="HVD_SPACK", show_default=False,
-            rich_help_panel=_SOURCES, help="Spack to use, or git repository to clone it from.",
+        _source(
+            "--spack PATH|URL",
+            "Spack to use, or git repository to clone it from.",
+            envvar="HVD_SPACK",
         ),
     ),
     "packages": (
         str,
-        typer.Option(
-            "", "--packages", metavar="PATH|URL", envvar="HVD_PACKAGES", show_default=False,
-            rich_help_panel=_SOURCES, help="The same, for Spack's builtin packages.",
+        _source(
+            "--packages PATH|URL", "The same, for Spack's builtin packages.", envvar="HVD_PACKAGES"
         ),
     ),
     "compiler_wrapper": (
         str,
-        typer.Option(
-            "", "--compiler-wrapper", metavar="PATH|URL", envvar="HVD_COMPILER_WRAPPER",
-            show_default=False, rich_help_panel=_SOURCES,
-            help="The same, for the compiler wrapper, which packages v2026.06.0 and later"
-            " download.",
+        _source(
+            "--compiler-wrapper PATH|URL",
+            "The same, for the compiler wrapper, which packages v2026.06.0 and later download.",
+            envvar="HVD_COMPILER_WRAPPER",
         ),
     ),
     "pair": (
         str,
-        typer.Option(
-            "", "--pair", metavar="NAME", show_default=False, rich_help_panel=_SOURCES,
-            help="Supported pair of Spack and packages: "
-            + ", ".join(pair.name for pair in pinned().pairs) + ".",
+        _source(
+            "--pair NAME",
+            f"Supported pair of Spack and packages: {', '.join(p.name for p in pinned().pairs)}.",
         ),
     ),
-    "verbose": (
-        bool,
-        typer.Option(False, "--verbose", "-v", help="Show the log file of every step."),
-    ),
-}  # fmt: skip
+    "verbose": (bool, flag("--verbose -v", "Show the log file of every step.")),
+}
 #: The options that say where Spack comes from.
 SOURCES = ("spack", "packages", "compiler_wrapper", "pair")
 #: All of them.
@@ -124,13 +118,12 @@ def takes(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
             given["jobs"] = given.get("jobs") or machine.cores()
             function(**values, options=Options(sources=sources, **given))
 
-        own = inspect.signature(function).parameters.values()
-        added = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_OPTIONS[name][1])
-            for name in names
-        ]
-        parameters = [*(each for each in own if each.name != "options"), *added]
+        # what Typer reads: the function's own parameters with their types, and the options
         hints = {**get_type_hints(function), **{name: _OPTIONS[name][0] for name in names}}
+        own = inspect.signature(function).parameters.values()
+        kind = inspect.Parameter.KEYWORD_ONLY
+        added = [inspect.Parameter(name, kind, default=_OPTIONS[name][1]) for name in names]
+        parameters = [*(each for each in own if each.name != "options"), *added]
         command.__annotations__ = {each.name: hints[each.name] for each in parameters}
         command.__signature__ = inspect.Signature(
             [each.replace(annotation=hints[each.name]) for each in parameters]

@@ -9,6 +9,7 @@ from typing import Optional
 
 import typer
 
+from hvd.cli.common import option
 from hvd.core import console
 from hvd.core.files import write_atomically
 from hvd.core.paths import shorten
@@ -23,29 +24,22 @@ class Format(str, enum.Enum):
     containerfile = "containerfile"
 
 
-def _text(name: str, metavar: str, help: str):
-    return typer.Option("", name, metavar=metavar, help=help, show_default=False)
-
-
 def container(
     name: str = typer.Argument(..., metavar="ENV", help="Environment; see ./hvd list."),
-    format: Format = typer.Option(
-        Format.containerfile, "--format", help="Apptainer, or Podman, Docker and Shifter."
+    format: Format = option(
+        "--format", "Apptainer, or Podman, Docker and Shifter.", Format.containerfile
     ),
-    output: Optional[pathlib.Path] = typer.Option(
-        None, "--output", "-o", metavar="FILE", show_default=False,
-        help="Output file.  [default: standard output]",
+    output: Optional[pathlib.Path] = option(
+        "--output -o FILE", "Output file.  [default: standard output]", None
     ),
-    spec: str = _text("--spec", "SPEC", "Build this py-horovod instead of the environment's."),
-    mpi: str = _text(
-        "--mpi", "ABI",
-        "ABI of the host's MPI: openmpi or mpich.  [default: the site's, or openmpi]",
+    spec: str = option("--spec SPEC", "Build this py-horovod instead of the environment's."),
+    mpi: str = option(
+        "--mpi ABI", "ABI of the host's MPI: openmpi or mpich.  [default: the site's, or openmpi]"
     ),
-    target: str = _text(
-        "--target", "TARGET",
-        "Oldest processor to support.  [default: the site's, or x86_64_v3]",
+    target: str = option(
+        "--target TARGET", "Oldest processor to support.  [default: the site's, or x86_64_v3]"
     ),
-) -> None:  # fmt: skip
+) -> None:
     """Write a container image definition with an environment's Horovod.
 
     It is built in this checkout, and tests Horovod on two ranks while it is built:

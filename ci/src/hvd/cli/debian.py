@@ -6,30 +6,28 @@ from typing import List, Optional
 
 import typer
 
+from hvd.cli.common import option
 from hvd.core import console, paths
 from hvd.core.errors import HvdError
+from hvd.core.steps import Step
 from hvd.host import debian
 
 
-def run(
+def enter(
     context: typer.Context,
     suite: str = typer.Argument(
         ...,
         metavar="SUITE",
         help="Root, such as trixie, or bookworm-ppc64el for another processor.",
     ),
-    binds: Optional[List[str]] = typer.Option(
-        None,
-        "--bind",
-        metavar="PATH",
-        help="Directory of this machine to mount read-only.",
+    binds: Optional[List[str]] = option(
+        "--bind PATH", "Directory of this machine to mount read-only.", None
     ),
-    options: Optional[List[str]] = typer.Option(
-        None,
-        "--apt",
-        metavar="OPTION",
-        help="For making the root, such as 'Acquire::Check-Valid-Until \"false\"' for an "
+    options: Optional[List[str]] = option(
+        "--apt OPTION",
+        "For making the root, such as 'Acquire::Check-Valid-Until \"false\"' for an "
         "old snapshot of a mirror.",
+        None,
     ),
 ) -> None:
     """Run a command in another Debian release or for another processor.
@@ -38,10 +36,10 @@ def run(
 
     mmdebstrap makes a root once, in the cache; bubblewrap runs the command there, in this
     checkout.  The roots and their packages are in ci/versions.yaml, key 'debian'.
-    """  # fmt: skip
+    """
     if not context.args:
         raise HvdError("no command is given", f"./hvd debian {suite} -- COMMAND")
     log = paths.state() / "logs" / f"debian-{suite}.log"
-    with console.step(f"a root of Debian's {suite}"):
+    with console.step(Step(f"a root of Debian's {suite}")):
         place = debian.root(suite, log, options or [])
     raise typer.Exit(debian.run(place, context.args, binds or []))

@@ -9,6 +9,7 @@ import rich.markup
 import rich.table
 import typer
 
+from hvd.cli.common import flag
 from hvd.core import console
 from hvd.report import text
 from hvd.solve import difference, sides
@@ -21,9 +22,7 @@ _WHAT = "An environment, a spack.lock, a dag.json, or REVISION:PATH of one."
 def diff(
     before: str = typer.Argument(..., metavar="A", help=_WHAT),
     after: str = typer.Argument(..., metavar="B", help="The later one."),
-    markdown: bool = typer.Option(
-        False, "--markdown", help="Print Markdown, for a merge request."
-    ),
+    markdown: bool = flag("--markdown", "Print Markdown, for a merge request."),
 ) -> None:
     """Show what changed between two solutions: packages, versions, variants, compilers, hashes.
 
@@ -45,9 +44,7 @@ def diff(
 
 
 def _table(before: str, after: str, changes: List[Difference]) -> rich.table.Table:
-    table = rich.table.Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("Package", "Change", before, after):
-        table.add_column(rich.markup.escape(title), overflow="fold")
+    table = console.table("Package", "Change", before, after)
     for change in changes:
         colour = _COLOURS.get(change.kind, "yellow")
         cells = [rich.markup.escape(each) for each in (change.before, change.after)]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 
-import typer
-
 from hvd.bench import page as performance_page
+from hvd.cli.common import flag
 from hvd.core import console, paths
 from hvd.docs import seeds, site_page, sphinx
 from hvd.matrix import definition, page
@@ -14,10 +13,8 @@ from hvd.upkeep import upstream
 
 
 def docs(
-    check: bool = typer.Option(False, "--check", help="Write nothing; fail if one is stale."),
-    as_site: bool = typer.Option(
-        False, "--site", help="Build the documentation site; needs Python 3.11."
-    ),
+    check: bool = flag("--check", "Write nothing; fail if one is stale."),
+    as_site: bool = flag("--site", "Build the documentation site; needs Python 3.11."),
 ) -> None:
     """Regenerate tables and pages: README, sites, support matrix, performance, upstream."""
     # the pages are about this checkout's sites

@@ -13,7 +13,7 @@ import rich.table
 import rich.text
 import typer
 
-from hvd.cli.common import BuiltArgument, BuiltByOption, EngineName
+from hvd.cli.common import BuiltArgument, BuiltByOption, EngineName, flag
 from hvd.core import console
 from hvd.doctor import checks, gather
 from hvd.doctor.model import Finding, State
@@ -30,7 +30,7 @@ _COLOURS = {
 def doctor(
     name: str = BuiltArgument,
     engine: EngineName = BuiltByOption,
-    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+    as_json: bool = flag("--json", "Print JSON."),
 ) -> None:
     """Diagnose a built environment, this shell and this machine.
 

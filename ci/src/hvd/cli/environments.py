@@ -8,6 +8,7 @@ from typing import Optional
 
 import typer
 
+from hvd.cli.common import option
 from hvd.core import console, paths
 from hvd.core.errors import HvdError
 from hvd.host import externals
@@ -24,16 +25,13 @@ def write_externals(
     name: str = typer.Argument(
         "", metavar="ENV", help="Site environment whose Python externals to replace."
     ),
-    python: str = typer.Option(..., "--python", metavar="PYTHON", help="Python to inspect."),
-    scope: Optional[pathlib.Path] = typer.Option(
-        None, "--scope", metavar="FILE", help="Output file.  [default: standard output]"
+    python: str = option("--python PYTHON", "Python to inspect.", ...),
+    scope: Optional[pathlib.Path] = option(
+        "--scope FILE", "Output file.  [default: standard output]", None
     ),
-    arch: str = typer.Option(
-        "",
-        "--arch",
-        metavar="'os=OS target=TARGET'",
-        help="Architecture of every external, for a site's environment.",
-    ),  # fmt: skip
+    arch: str = option(
+        "--arch 'os=OS target=TARGET'", "Architecture of every external, for a site's environment."
+    ),
 ) -> None:
     """Write a packages.yaml with a Python's frameworks as externals.
 

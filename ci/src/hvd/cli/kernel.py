@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import sys
 
-import typer
-
-from hvd.cli.common import BuiltArgument, BuiltByOption, EngineName
+from hvd.cli.common import BuiltArgument, BuiltByOption, EngineName, option
 from hvd.core import console, paths
 from hvd.core.errors import HvdError
 from hvd.deliver.activation import plan
@@ -16,35 +15,25 @@ from hvd.jupyter import kernel, lab
 from hvd.launch.program import callers
 from hvd.model import built, environment
 
-_WHERE = "Where the kernel goes"
-_JOB = "The job (with --batch)"
-
-
-def _text(name: str, metavar: str, panel: str, help: str):
-    return typer.Option(
-        "", name, metavar=metavar, help=help, show_default=False, rich_help_panel=panel
-    )
-
-
-def _flag(name: str, panel: str, help: str):
-    return typer.Option(False, name, help=help, show_default=False, rich_help_panel=panel)
+_where = functools.partial(option, rich_help_panel="Where the kernel goes")
+_job = functools.partial(option, rich_help_panel="The job (with --batch)")
 
 
 def install_kernel(
     name: str = BuiltArgument,
     engine: EngineName = BuiltByOption,
-    user: bool = _flag("--user", _WHERE, "For yourself, in your home: where none is chosen."),
-    prefix: str = _text("--prefix", "DIR", _WHERE, "Below DIR/share/jupyter."),
-    sys_prefix: bool = _flag("--sys-prefix", _WHERE, "Below the environment's own Python."),
-    kernel_name: str = _text("--name", "NAME", _WHERE, "Its name; hvd-ENV-ENGINE if not given."),
-    whole_script: bool = _flag(
-        "--batch", _JOB, "Print the batch script that starts JupyterLab on a node, too."
+    user: bool = _where("--user", "For yourself, in your home: where none is chosen.", False),
+    prefix: str = _where("--prefix DIR", "Below DIR/share/jupyter."),
+    sys_prefix: bool = _where("--sys-prefix", "Below the environment's own Python.", False),
+    kernel_name: str = _where("--name NAME", "Its name; hvd-ENV-ENGINE if not given."),
+    whole_script: bool = _job(
+        "--batch", "Print the batch script that starts JupyterLab on a node, too.", False
     ),
-    jupyter: str = _text("--jupyter", "PATH", _JOB, "The jupyter to start; that of PATH if not."),
-    login: str = _text("--login", "[USER@]HOST", _JOB, "How the machine is reached by ssh."),
-    account: str = _text("--account", "NAME", _JOB, "Account to charge."),
-    time: str = _text("--time", "H:MM:SS", _JOB, "Time limit."),
-    queue: str = _text("--queue", "NAME", _JOB, "Queue, partition or quality of service."),
+    jupyter: str = _job("--jupyter PATH", "The jupyter to start; that of PATH if not."),
+    login: str = _job("--login [USER@]HOST", "How the machine is reached by ssh."),
+    account: str = _job("--account NAME", "Account to charge."),
+    time: str = _job("--time H:MM:SS", "Time limit."),
+    queue: str = _job("--queue NAME", "Queue, partition or quality of service."),
 ) -> None:
     """Install a Jupyter kernel for a built environment.
 

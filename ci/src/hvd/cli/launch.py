@@ -3,110 +3,66 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import sys
-from typing import Any, Dict, List, Optional
+from typing import Dict, List, Optional
 
 import typer
 
+from hvd.cli.common import option
 from hvd.core import console
 from hvd.core.errors import HvdError
 from hvd.launch import batch, methods, program, request, schedulers
 from hvd.launch.request import Request
 
-_SHAPE = "How many ranks, and where"
-_HOW = "How they are started"
-_PRINTED = "What is printed or done"
-_JOB = "What the scheduler is told"
-
-
-def _option(default: Any, name: str, metavar: Optional[str], panel: str, help: str, **more: Any):
-    return typer.Option(
-        default,
-        name,
-        metavar=metavar,
-        help=help,
-        show_default=False,
-        rich_help_panel=panel,
-        **more,
-    )
-
-
-def _text(name: str, metavar: str, panel: str, help: str):
-    return _option("", name, metavar, panel, help)
-
-
-def _texts(name: str, metavar: str, panel: str, help: str):
-    return _option([], name, metavar, panel, help)
-
-
-def _flag(name: str, panel: str, help: str):
-    return _option(False, name, None, panel, help)
-
-
-def _number(name: str, metavar: str, help: str):
-    return _option(None, name, metavar, _SHAPE, help, min=1)
-
-
-_Nodes = _number("--nodes", "N", "Number of nodes.  [default: 1, or those of --hosts]")
-_Ranks = _number("--ranks-per-node", "R", "Ranks per node.  [default: one per GPU]")
-_Hosts = _text("--hosts", "LIST", _SHAPE, "Hosts, for example 'server[1-4]'.")
-_Partition = _text("--partition", "NAME", _SHAPE, "Another of the site's partitions.")
-_Racks = _number("--racks", "N", "Reserve whole racks, that many (LSF).")
-_Aisles = _number("--aisles", "N", "In that many aisles (ddlrun).")
-_Via = _text("--via", "METHOD", _HOW, f"Launch method: {', '.join(methods.METHODS)}.")
-_Gloo = _flag("--gloo", _HOW, "Horovod's controller is Gloo (horovodrun).")
-_Rdma = _flag("--rdma", _HOW, "MPI uses RDMA (mpirun).")
-_Torch = _flag("--torch", _HOW, "Set torch.distributed's variables, for DDP.")
-_Image = _text("--image", "IMAGE", _HOW, "Start the program in this Shifter image.")
-_Smpiargs = _text("--smpiargs", "TEXT", _HOW, "For Spectrum MPI (jsrun).")
-_Rankfile = _text("--rankfile", "FILE", _HOW, "Which rank is where (ddl-mpirun).")
-_Env = _texts("--env", "NAME=VALUE", _HOW, "A variable for the program; repeatable.")
-_Batch = _flag("--batch", _PRINTED, "Print the whole batch script.")
-_Ask = _flag("--ask", _PRINTED, "Print an srun that gets the nodes too.")
-_Allocate = _flag("--allocate", _PRINTED, "Print the command that gets nodes to type on.")
-_Run = _flag("--run", _PRINTED, "Run the program, inside a job.")
-_Account = _text("--account", "NAME", _JOB, "Account to charge.")
-_Time = _text("--time", "H:MM:SS", _JOB, "Time limit.")
-_Queue = _text("--queue", "NAME", _JOB, "Queue, partition or quality of service.")
-_JobName = _text("--job-name", "NAME", _JOB, "The job's name.")
-_Output = _text("--output", "FILE", _JOB, "File for stdout.")
-_Error = _text("--error", "FILE", _JOB, "File for stderr.")
-_Module = _texts("--module", "NAMES", _JOB, "Load these in place of the site's; repeatable.")
-_Setup = _texts("--setup", "LINE", _JOB, "Shell in place of the activation; repeatable.")
-_Expand = _flag("--expand", _JOB, "Leave $NAME in the program's words to the job's shell.")
+_shape = functools.partial(option, rich_help_panel="How many ranks, and where")
+_how = functools.partial(option, rich_help_panel="How they are started")
+_printed = functools.partial(option, rich_help_panel="What is printed or done")
+_job = functools.partial(option, rich_help_panel="What the scheduler is told")
+_number = functools.partial(_shape, default=None, min=1)
 
 
 def launch(
     name: str = typer.Argument(..., metavar="ENV", help="Environment; see environments/sites."),
     words: Optional[List[str]] = typer.Argument(None, metavar="PROGRAM", help="To run."),
-    nodes: Optional[int] = _Nodes,
-    ranks_per_node: Optional[int] = _Ranks,
-    hosts_list: str = _Hosts,
-    partition: str = _Partition,
-    racks: Optional[int] = _Racks,
-    aisles: Optional[int] = _Aisles,
-    via: str = _Via,
-    gloo: bool = _Gloo,
-    rdma: bool = _Rdma,
-    torch: bool = _Torch,
-    image: str = _Image,
-    smpiargs: str = _Smpiargs,
-    rankfile: str = _Rankfile,
-    env: List[str] = _Env,
-    whole_script: bool = _Batch,
-    ask: bool = _Ask,
-    allocate: bool = _Allocate,
-    run: bool = _Run,
-    account: str = _Account,
-    time: str = _Time,
-    queue: str = _Queue,
-    job_name: str = _JobName,
-    output: str = _Output,
-    error: str = _Error,
-    module: List[str] = _Module,
-    setup: List[str] = _Setup,
-    expand: bool = _Expand,
+    nodes: Optional[int] = _number(
+        "--nodes N", "Number of nodes.  [default: 1, or those of --hosts]"
+    ),
+    ranks_per_node: Optional[int] = _number(
+        "--ranks-per-node R", "Ranks per node.  [default: one per GPU]"
+    ),
+    hosts_list: str = _shape("--hosts LIST", "Hosts, for example 'server[1-4]'."),
+    partition: str = _shape("--partition NAME", "Another of the site's partitions."),
+    racks: Optional[int] = _number("--racks N", "Reserve whole racks, that many (LSF)."),
+    aisles: Optional[int] = _number("--aisles N", "In that many aisles (ddlrun)."),
+    via: str = _how("--via METHOD", f"Launch method: {', '.join(methods.METHODS)}."),
+    gloo: bool = _how("--gloo", "Horovod's controller is Gloo (horovodrun).", False),
+    rdma: bool = _how("--rdma", "MPI uses RDMA (mpirun).", False),
+    torch: bool = _how("--torch", "Set torch.distributed's variables, for DDP.", False),
+    image: str = _how("--image IMAGE", "Start the program in this Shifter image."),
+    smpiargs: str = _how("--smpiargs TEXT", "For Spectrum MPI (jsrun)."),
+    rankfile: str = _how("--rankfile FILE", "Which rank is where (ddl-mpirun)."),
+    env: List[str] = _how("--env NAME=VALUE", "A variable for the program; repeatable.", ()),
+    whole_script: bool = _printed("--batch", "Print the whole batch script.", False),
+    ask: bool = _printed("--ask", "Print an srun that gets the nodes too.", False),
+    allocate: bool = _printed(
+        "--allocate", "Print the command that gets nodes to type on.", False
+    ),
+    run: bool = _printed("--run", "Run the program, inside a job.", False),
+    account: str = _job("--account NAME", "Account to charge."),
+    time: str = _job("--time H:MM:SS", "Time limit."),
+    queue: str = _job("--queue NAME", "Queue, partition or quality of service."),
+    job_name: str = _job("--job-name NAME", "The job's name."),
+    output: str = _job("--output FILE", "File for stdout."),
+    error: str = _job("--error FILE", "File for stderr."),
+    module: List[str] = _job(
+        "--module NAMES", "Load these in place of the site's; repeatable.", ()
+    ),
+    setup: List[str] = _job("--setup LINE", "Shell in place of the activation; repeatable.", ()),
+    expand: bool = _job(
+        "--expand", "Leave $NAME in the program's words to the job's shell.", False
+    ),
 ) -> None:
     """Print the command that starts a program on many ranks, or run it.
 
@@ -125,10 +81,8 @@ def launch(
         variables=_variables(env),
         modules=tuple(module),
         setup=tuple(setup),
-        **dict(
-            gloo=gloo, rdma=rdma, torch=torch, image=image, smpiargs=smpiargs, rankfile=rankfile
-        ),
-        **dict(account=account, time=time, queue=queue, job_name=job_name),
+        **dict(gloo=gloo, rdma=rdma, torch=torch, image=image, smpiargs=smpiargs),
+        **dict(rankfile=rankfile, account=account, time=time, queue=queue, job_name=job_name),
         **dict(output=output, error=error, expand=expand),
     )
     job = schedulers.of(asked.site).hosts(asked.partition, os.environ)

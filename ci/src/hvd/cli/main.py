@@ -24,7 +24,6 @@ from hvd.cli import (
     environments,
     kernel,
     launch,
-    lock,
     matrix,
     pipeline,
     publish,
@@ -65,7 +64,7 @@ app.command(name="setup")(pipeline.setup)
 app.command(name="build")(pipeline.build)
 app.command(name="smoke")(pipeline.smoke)
 app.command(name="concretize")(pipeline.concretize)
-app.command(name="lock")(lock.lock)
+app.command(name="lock")(pipeline.lock)
 app.command(name="docs")(docs.docs)
 app.command(name="list")(environments.list_environments)
 app.command(name="activate")(activate.activate)
@@ -76,7 +75,7 @@ app.command(name="canary")(canary.canary)
 app.command(name="check", context_settings=_MORE)(check.check)
 app.add_typer(ci.app, name="ci")
 app.command(name="container")(container.container)
-app.command(name="debian", context_settings=_MORE)(debian.run)
+app.command(name="debian", context_settings=_MORE)(debian.enter)
 app.command(name="diff")(diff.diff)
 app.command(name="doctor")(doctor.doctor)
 app.command(name="kernel")(kernel.install_kernel)
@@ -107,7 +106,7 @@ def _run(arguments: Optional[List[str]]) -> int:
     except StageFailed as failure:
         return failure.status
     except HvdError as error:
-        console.error(error, getattr(error, "tail", ""))
+        console.error(error)
         return USAGE
     except KeyboardInterrupt:
         console.err.print("interrupted")

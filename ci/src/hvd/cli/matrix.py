@@ -7,7 +7,7 @@ from typing import List, Mapping, Optional, Sequence
 
 import typer
 
-from hvd.cli.common import JobsOption
+from hvd.cli.common import JobsOption, flag, option
 from hvd.core import console, paths
 from hvd.core.errors import HvdError
 from hvd.host import machine
@@ -19,45 +19,27 @@ from hvd.matrix.needs import Needs
 from hvd.matrix.plan import Planned
 from hvd.matrix.result import Result
 
-_MINUTE = 60
-
 
 def matrix(
-    filters: Optional[List[str]] = typer.Option(
+    filters: Optional[List[str]] = option(
+        "--filter AXIS=VALUE|TEXT",
+        "Only cells with this value of an axis, or this text in their name; all must match.",
         None,
-        "--filter",
-        metavar="AXIS=VALUE|TEXT",
-        help="Only cells with this value of an axis, or this text in their name; all must match.",
     ),
-    shard: str = typer.Option(
-        "1/1",
-        "--shard",
-        metavar="K/N",
-        help="Part K of N of the cells, one per machine or checkout.",
+    shard: str = option(
+        "--shard K/N", "Part K of N of the cells, one per machine or checkout.", "1/1"
     ),
     jobs: int = JobsOption,
-    resume: bool = typer.Option(False, "--resume", help="Skip cells whose result is up to date."),
-    limit: int = typer.Option(
-        60, "--limit", min=1, metavar="MINUTES", help="Time limit per cell."
+    resume: bool = flag("--resume", "Skip cells whose result is up to date."),
+    limit: int = option("--limit MINUTES", "Time limit per cell.", 60, min=1),
+    examples: bool = flag("--examples", "Also run the examples, on one rank and on two."),
+    upstream_tests: bool = flag("--upstream-tests", "Also run Horovod's own tests."),
+    cuda: bool = flag(
+        "--cuda", "Accept CUDA builds of frameworks if there are no others (gigabytes)."
     ),
-    examples: bool = typer.Option(
-        False, "--examples", help="Also run the examples, on one rank and on two."
-    ),
-    upstream_tests: bool = typer.Option(
-        False, "--upstream-tests", help="Also run Horovod's own tests."
-    ),
-    cuda: bool = typer.Option(
-        False,
-        "--cuda",
-        help="Accept CUDA builds of frameworks if there are no others (gigabytes).",
-    ),
-    listed: bool = typer.Option(False, "--list", help="List the cells; try none."),
-    make_page: bool = typer.Option(
-        False, "--page", help="Write docs/support-matrix.md from the results; try none."
-    ),
-    check: bool = typer.Option(
-        False, "--check", help="Fail if the page is out of date; write nothing."
-    ),
+    listed: bool = flag("--list", "List the cells; try none."),
+    make_page: bool = flag("--page", "Write docs/support-matrix.md from the results; try none."),
+    check: bool = flag("--check", "Fail if the page is out of date; write nothing."),
 ) -> None:
     """Build and test the cells of ci/matrix.yaml and keep every result.
 
@@ -65,7 +47,7 @@ def matrix(
 
     Results are files in docs/matrix, from which --page writes docs/support-matrix.md.
     Exit status: 1 if a cell fails unexpectedly.
-    """  # fmt: skip
+    """
     asked = definition.matrix()
     if make_page or check:
         for path in page.write(asked, check):
@@ -77,7 +59,7 @@ def matrix(
     cells = plan.shard(plan.chosen(planned, filters or []), shard)
     if not cells:
         raise HvdError("--filter and --shard leave no cell", "list them: ./hvd matrix --list")
-    options = Options(jobs or machine.cores(), float(limit * _MINUTE), upstream_tests, examples)
+    options = Options(jobs or machine.cores(), float(limit * 60), upstream_tests, examples)
     held = [
         each
         for each in cells

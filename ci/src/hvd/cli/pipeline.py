@@ -1,17 +1,19 @@
-"""``./hvd run`` and the commands for its parts: setup, concretize, build, smoke."""
+"""``./hvd run``, the commands for its parts, and ``./hvd lock``, which keeps a solution."""
 
 from __future__ import annotations
 
-from typing import Callable, List
+import dataclasses
+from typing import Callable, List, Optional
 
 import typer
 
 from hvd.build import pipeline, solve_all
 from hvd.build.pipeline import Options
-from hvd.cli.common import ALL, EnvironmentArgument, SpecOption, chosen, takes
+from hvd.cli.common import ALL, EnvironmentArgument, SpecOption, chosen, flag, takes
 from hvd.core import console, paths
 from hvd.core.errors import HvdError
 from hvd.model import environment
+from hvd.model.versions import pinned
 
 
 def up_to(stage: str, summary: str) -> Callable[..., None]:
@@ -40,9 +42,7 @@ def concretize(
         metavar="[ENV]...",
         help="Environments below environments/; see ./hvd list.",
     ),
-    every: bool = typer.Option(
-        False, "--all", help="All environments, several at a time, with Spack."
-    ),
+    every: bool = flag("--all", "All environments, several at a time, with Spack."),
     spec: str = SpecOption,
 ) -> None:
     """Set up and concretize."""
@@ -52,3 +52,17 @@ def concretize(
         raise HvdError("--spec and pip are for one environment", "name one, or leave them out")
     else:
         solve_all.run(environment.names() if every else names, options)
+
+
+@takes("spack", "packages", "verbose")
+def lock(
+    options: Options,
+    names: Optional[List[str]] = typer.Argument(
+        None, metavar="[ENV]...", help="Site environments.  [default: all]"
+    ),
+    check: bool = flag("--check", "Fail if the solution changed; write nothing."),
+) -> None:
+    """Concretize a site's environment with the default pair and keep the solution: dag.json."""
+    pair = pinned().pairs[0].name
+    options = dataclasses.replace(options, sources=dataclasses.replace(options.sources, pair=pair))
+    solve_all.keep(names or environment.of_sites(), options, check)

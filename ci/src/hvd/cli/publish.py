@@ -8,13 +8,10 @@ import functools
 import pathlib
 from typing import List, Optional, Sequence
 
-import rich.table
 import rich.text
 import typer
 
-from hvd.build.engine_pip import PipEngine
-from hvd.build.engine_spack import SpackEngine
-from hvd.cli.common import BuiltByOption, EngineName
+from hvd.cli.common import BuiltByOption, EngineName, flag, option
 from hvd.core import console, paths
 from hvd.core.errors import HvdError
 from hvd.deliver.publish import describe, plan, store
@@ -22,7 +19,6 @@ from hvd.deliver.publish.describe import Module
 from hvd.deliver.publish.plan import Origin, Row
 from hvd.model import built, environment, site
 
-_ENGINES = {"spack": SpackEngine, "pip": PipEngine}
 _COLOURS = {"new": "green", "replaced": "yellow", "gone": "red"}
 
 
@@ -38,26 +34,15 @@ def publish(
     names: Optional[List[str]] = typer.Argument(
         None, metavar="[ENV]...", help="Built environments; see ./hvd list.  [default: local-hvd]"
     ),
-    root: pathlib.Path = typer.Option(
-        ..., "--root", metavar="DIR", help="Root of the module tree."
-    ),
-    tool: Optional[ToolName] = typer.Option(
-        None, "--tool", help="Module tool.  [default: the site's tool]", show_default=False
-    ),
+    root: pathlib.Path = option("--root DIR", "Root of the module tree.", ...),
+    tool: Optional[ToolName] = option("--tool", "Module tool.  [default: the site's tool]", None),
     engine: EngineName = BuiltByOption,
-    default: bool = typer.Option(False, "--default", help="Make it the default version."),
-    suffix: str = typer.Option(
-        "", "--suffix", metavar="WORD", help="Append this to the module's version.",
-        show_default=False,
-    ),
-    replace: bool = typer.Option(False, "--replace", help="Replace a module with the same name."),
-    rollback: bool = typer.Option(
-        False, "--rollback", help="Go back to the previous publication."
-    ),
-    dry_run: bool = typer.Option(
-        False, "--dry-run", help="Show what would change; write nothing."
-    ),
-) -> None:  # fmt: skip
+    default: bool = flag("--default", "Make it the default version."),
+    suffix: str = option("--suffix WORD", "Append this to the module's version."),
+    replace: bool = flag("--replace", "Replace a module with the same name."),
+    rollback: bool = flag("--rollback", "Go back to the previous publication."),
+    dry_run: bool = flag("--dry-run", "Show what would change; write nothing."),
+) -> None:
     """Publish built environments as modules for Lmod and Environment Modules.
 
     For example: ./hvd publish local-hvd --root /sw/modules --tool both
@@ -77,8 +62,7 @@ def publish(
         chosen = environment.load(name)
         base = environment.base(chosen)
         machine = site_of(base)
-        done = built.find(name, engine.value)
-        built.check(done, _ENGINES[done.engine].digest(chosen))
+        done = built.find_current(name, engine.value)
         module = describe.describe(done, machine, machine.environments[base], suffix)
         wanted.append((module, Origin(name, done.engine)))
         tools += [each for each in _tools(machine, tool) if each not in tools]
@@ -131,9 +115,7 @@ def _opened(root: pathlib.Path, dry_run: bool) -> contextlib.AbstractContextMana
 
 
 def _show(rows: Sequence[Row], dry_run: bool) -> None:
-    table = rich.table.Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("Would be" if dry_run else "Change", "Module", "From"):
-        table.add_column(title, overflow="fold")
+    table = console.table("Would be" if dry_run else "Change", "Module", "From")
     for row in rows:
         change = rich.text.Text(row.change, _COLOURS.get(row.change, ""))
         table.add_row(change, row.path, row.source)

@@ -7,6 +7,7 @@ from typing import List, Optional
 
 import typer
 
+from hvd.cli.common import option
 from hvd.core import console, paths
 from hvd.core.run import Run
 from hvd.model import environment
@@ -15,19 +16,16 @@ from hvd.upkeep import release as upkeep
 
 def release(
     version: str = typer.Argument(..., metavar="VERSION", help="Three numbers, such as 0.2.0."),
-    sign: str = typer.Option(
-        "", "--sign", metavar="KEY", show_default=False,
-        help="Sign tag and checksums with this key of your own gpg keyring.",
+    sign: str = option(
+        "--sign KEY", "Sign tag and checksums with this key of your own gpg keyring."
     ),
-    bundles: Optional[List[str]] = typer.Option(
-        None, "--bundle", metavar="ENV", show_default=False,
-        help="Add a bundle of this environment (gigabytes); may be repeated.",
+    bundles: Optional[List[str]] = option(
+        "--bundle ENV", "Add a bundle of this environment (gigabytes); may be repeated.", None
     ),
-    to: Optional[pathlib.Path] = typer.Option(
-        None, "--to", metavar="DIR", show_default=False,
-        help="Where the files go.  [default: .hvd/releases/VERSION]",
+    to: Optional[pathlib.Path] = option(
+        "--to DIR", "Where the files go.  [default: .hvd/releases/VERSION]", None
     ),
-) -> None:  # fmt: skip
+) -> None:
     """Release this checkout: a commit with the version, a tag, an archive, checksums.
 
     The section Unreleased of CHANGELOG.md becomes that of the version, with the pairs of Spack

@@ -9,6 +9,7 @@ from typing import List
 
 import typer
 
+from hvd.cli.common import option
 from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.host import machine
@@ -45,12 +46,9 @@ def run(require: str, arguments: List[str]) -> int:
 
 def test(
     context: typer.Context,
-    require: str = typer.Option(
-        "",
-        "--require",
-        metavar="TIER[,TIER]",
-        help=f"Tiers in which a skip is a failure: {', '.join(TIERS)}.",
-    ),  # fmt: skip
+    require: str = option(
+        "--require TIER[,TIER]", f"Tiers in which a skip is a failure: {', '.join(TIERS)}."
+    ),
 ) -> None:
     """Run the tests that this machine can run.
 

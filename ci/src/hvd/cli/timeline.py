@@ -7,6 +7,7 @@ from typing import Optional
 
 import typer
 
+from hvd.cli.common import option
 from hvd.core import console
 from hvd.core.errors import HvdError
 from hvd.core.files import write_atomically
@@ -19,15 +20,10 @@ def timeline(
     file: pathlib.Path = typer.Argument(
         ..., metavar="FILE", help="The file that HOROVOD_TIMELINE named."
     ),
-    output: Optional[pathlib.Path] = typer.Option(
-        None,
-        "--output",
-        "-o",
-        metavar="FILE",
-        show_default=False,
-        help="Plot to write, .png or .svg.  [default: beside FILE, .png]",
-    ),  # fmt: skip
-    top: int = typer.Option(10, "--top", metavar="N", min=1, help="Tensors to show."),
+    output: Optional[pathlib.Path] = option(
+        "--output -o FILE", "Plot to write, .png or .svg.  [default: beside FILE, .png]", None
+    ),
+    top: int = option("--top N", "Tensors to show.", 10, min=1),
 ) -> None:
     """Show where a job's time goes, from Horovod's timeline.
 

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import pathlib
 
-import typer
-
+from hvd.cli.common import option
 from hvd.core import console, paths
 from hvd.model.versions import pinned
 from hvd.upkeep import upstream as upkeep
 
 
 def upstream(
-    to: pathlib.Path = typer.Option(
-        ..., "--to", metavar="DIR", help="Where the mails go; a new directory."
+    to: pathlib.Path = option("--to DIR", "Where the mails go; a new directory.", ...),
+    horovod: str = option(
+        "--horovod PATH|URL",
+        "Horovod's repository.  [default: the official one]",
+        envvar="HVD_HOROVOD",
     ),
-    horovod: str = typer.Option(
-        "", "--horovod", metavar="PATH|URL", envvar="HVD_HOROVOD", show_default=False,
-        help="Horovod's repository.  [default: the official one]",
-    ),
-) -> None:  # fmt: skip
+) -> None:
     """Write the patches as mails for Horovod's newest commit, ready for a person to send.
 
     Nothing is sent. docs/upstream.md lists all patches, and what is for other projects.

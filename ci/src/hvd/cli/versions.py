@@ -6,14 +6,14 @@ import pathlib
 from typing import List, Optional, Sequence
 
 import rich.markup
-import rich.table
 import typer
 
 from hvd.build.pipeline import Options
-from hvd.cli.common import takes
+from hvd.cli.common import flag, option, takes
 from hvd.core import console, lock, paths
 from hvd.core.errors import HvdError, nearest
 from hvd.core.run import Run
+from hvd.core.steps import Step
 from hvd.matrix import definition, here, plan, result
 from hvd.matrix.needs import Needs
 from hvd.model.versions import pinned
@@ -30,21 +30,16 @@ def versions(
     names: Optional[List[str]] = typer.Argument(
         None, metavar="[NAME]...", help="Distributions or repositories.  [default: all]"
     ),
-    check: bool = typer.Option(False, "--check", help="Look up newer releases, and propose them."),
-    run: bool = typer.Option(
-        False, "--run", help="Try what is proposed in a copy of this checkout."
+    check: bool = flag("--check", "Look up newer releases, and propose them."),
+    run: bool = flag("--run", "Try what is proposed in a copy of this checkout."),
+    cuda: bool = flag("--cuda", "With --run: accept CUDA builds of frameworks (gigabytes)."),
+    apply: bool = flag(
+        "--apply", "Change the files as the last --check proposed; not what fails."
     ),
-    cuda: bool = typer.Option(
-        False, "--cuda", help="With --run: accept CUDA builds of frameworks (gigabytes)."
+    to: Optional[pathlib.Path] = option(
+        "--to DIR", "Where proposals.json and proposals.md are.  [default: .hvd/versions]", None
     ),
-    apply: bool = typer.Option(
-        False, "--apply", help="Change the files as the last --check proposed; not what fails."
-    ),
-    to: Optional[pathlib.Path] = typer.Option(
-        None, "--to", metavar="DIR", show_default=False,
-        help="Where proposals.json and proposals.md are.  [default: .hvd/versions]",
-    ),
-) -> None:  # fmt: skip
+) -> None:
     """Show what is pinned, look up newer releases, and propose the change.
 
     For example: ./hvd versions --check --run torch
@@ -73,16 +68,16 @@ def _look_up(options: Options) -> List[Proposal]:
     matrix = definition.matrix()
     needs = Needs(matrix, here.look(matrix, cuda=False))
     earlier = [each.cell for each in result.load_all() if each.tried]
-    with console.step("cells of the support matrix"):
+    with console.step(Step("cells of the support matrix")):
         lookup = Lookup(matrix, plan.plan(needs, earlier))
     sources = options.sources
     addresses = {
         "spack": sources.spack or pinned().git["spack"],
         "packages": sources.packages or pinned().git["packages"],
     }
-    with console.step("the Python index"):
+    with console.step(Step("the Python index")):
         found = [*lookup.distributions(), *lookup.horovod(), *own.newer(lookup.releases)]
-    with console.step("Spack and its packages"):
+    with console.step(Step("Spack and its packages")):
         return [*found, *lookup.repositories(addresses)]
 
 
@@ -112,7 +107,7 @@ def _show(found: Sequence[Proposal]) -> None:
     if not found:
         console.note("everything pinned is the newest")
         return
-    table = _table("What", "Pinned", "Newest", "Lines", "Cells", "Result")
+    table = console.table("What", "Pinned", "Newest", "Lines", "Cells", "Result")
     for each in found:
         lines = ", ".join(f"{line.file}:{line.line}" for line in each.changes)
         row = [each.name, each.pinned, each.newest, lines, str(len(each.cells))]
@@ -122,20 +117,13 @@ def _show(found: Sequence[Proposal]) -> None:
 
 
 def _pins() -> None:
-    table = _table("What", "Pinned", "Series", "Line")
+    table = console.table("What", "Pinned", "Series", "Line")
     for pin in pins.load(definition.matrix()):
         table.add_row(pin.name, pin.version, pin.series, f"{paths.shorten(pin.file)}:{pin.line}")
     for pair in pinned().pairs:
         table.add_row("spack", pair.spack.commit[:12], pair.spack.version, pair.name)
         table.add_row("spack-packages", pair.packages.version, "", pair.name)
     console.out.print(table)
-
-
-def _table(*titles: str) -> rich.table.Table:
-    table = rich.table.Table(box=None, pad_edge=False, header_style="bold")
-    for title in titles:
-        table.add_column(title, overflow="fold")
-    return table
 
 
 def _apply(found: Sequence[Proposal]) -> None:

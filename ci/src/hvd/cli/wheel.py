@@ -6,10 +6,9 @@ import pathlib
 from typing import Optional
 
 import rich.table
-import typer
 
 from hvd.build import components
-from hvd.cli.common import BuiltArgument, BuiltByOption, EngineName
+from hvd.cli.common import BuiltArgument, BuiltByOption, EngineName, option
 from hvd.core import console, paths
 from hvd.deliver import wheel as wheels
 from hvd.fetch import python_index
@@ -19,11 +18,10 @@ from hvd.model import built
 def wheel(
     name: str = BuiltArgument,
     engine: EngineName = BuiltByOption,
-    to: Optional[pathlib.Path] = typer.Option(
-        None, "--to", metavar="DIR", show_default=False,
-        help="Directory to write to.  [default: .hvd/wheels]",
+    to: Optional[pathlib.Path] = option(
+        "--to DIR", "Directory to write to.  [default: .hvd/wheels]", None
     ),
-) -> None:  # fmt: skip
+) -> None:
     """Pack the Horovod of a built environment as a wheel, for pip on other machines.
 
     They need the same frameworks, MPI and Python. The wheel's version names them, and the wheel

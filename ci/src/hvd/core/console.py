@@ -11,10 +11,12 @@ from typing import Iterator, Optional
 import rich.console
 import rich.live
 import rich.markup
+import rich.table
 import rich.text
 
 from hvd.core.errors import HvdError
 from hvd.core.paths import shorten
+from hvd.core.steps import Step
 
 out = rich.console.Console(highlight=False, soft_wrap=True)
 err = rich.console.Console(stderr=True, highlight=False, soft_wrap=True)
@@ -39,11 +41,18 @@ def heading(name: str) -> None:
     out.print(f"[bold]{rich.markup.escape(name)}[/bold]")
 
 
-def error(problem: HvdError, tail: str = "") -> None:
+def table(*titles: str) -> rich.table.Table:
+    """Return an empty table with these columns."""
+    made = rich.table.Table(box=None, pad_edge=False, header_style="bold")
+    for title in titles:
+        made.add_column(rich.markup.escape(title), overflow="fold")
+    return made
+
+
+def error(problem: HvdError) -> None:
     """A failure: the failing command's last lines, what happened, the log, a hint."""
-    if tail:
-        for line in tail.splitlines():
-            err.print(f"    [dim]{rich.markup.escape(line)}[/dim]")
+    for line in problem.tail.splitlines():
+        err.print(f"    [dim]{rich.markup.escape(line)}[/dim]")
     err.print(f"[bold red]error:[/bold red] {rich.markup.escape(problem.message)}")
     if problem.log:
         err.print(f"  log: {rich.markup.escape(shorten(problem.log))}")
@@ -51,54 +60,50 @@ def error(problem: HvdError, tail: str = "") -> None:
         err.print(f"  hint: {rich.markup.escape(problem.remedy)}")
 
 
-class Progress:
-    """The running step; drawn from what the step's log says last."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.detail = ""
-        self.verdict = "ok"
-        self.log: Optional[pathlib.Path] = None
-        self.begin = time.monotonic()
-
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self.begin
-
-    def __rich__(self) -> rich.text.Text:
-        percent = _percent(self.log) if self.log else None
-        bar = ""
-        if percent is not None:
-            filled = percent * 24 // 100
-            bar = f"  {'━' * filled}{'╌' * (24 - filled)} {percent:3d} %"
-        spin = _SPINNER[int(self.seconds * 8) % len(_SPINNER)]
-        detail = f"  {self.detail}" if self.detail else ""
-        return rich.text.Text(f"  {spin} {self.name:<44}{_time(self.seconds):>8}{bar}{detail}")
-
-
 @contextlib.contextmanager
-def step(name: str) -> Iterator[Progress]:
+def step(shown: Step) -> Iterator[None]:
     """Show a step; its line says how it ended and how long it took when the block ends."""
-    progress = Progress(name)
-    failed = True
+    begin = time.monotonic()
+
+    def line() -> rich.text.Text:
+        shown.seconds = time.monotonic() - begin
+        return _live(shown)
+
     with contextlib.ExitStack() as stack:
         if out.is_terminal:
-            live = rich.live.Live(progress, console=out, refresh_per_second=8, transient=True)
+            live = rich.live.Live(
+                get_renderable=line, console=out, refresh_per_second=8, transient=True
+            )
             stack.enter_context(live)
         try:
-            yield progress
-            failed = False
+            yield
+        except BaseException:
+            shown.status = "failed"
+            raise
         finally:
             stack.close()
-            word = "failed" if failed else progress.verdict
-            verdict(progress.name, progress.seconds, word, progress.detail)
+            shown.seconds = time.monotonic() - begin
+            verdict(shown)
 
 
-def verdict(name: str, seconds: float, word: str, detail: str = "") -> None:
-    """The line of a step that has ended."""
-    detail = f"  {detail}" if detail else ""
-    name, detail = (rich.markup.escape(text) for text in (f"{name:<46}", detail))
-    out.print(f"  {name}{_time(seconds):>8}  [{_COLOURS[word]}]{word}[/]{detail}")
+def verdict(step: Step) -> None:
+    """Print the line of a step that has ended."""
+    name = rich.markup.escape(f"{step.name:<46}")
+    detail = rich.markup.escape(f"  {step.detail}" if step.detail else "")
+    colour = f"[{_COLOURS[step.status]}]{step.status}[/]"
+    out.print(f"  {name}{_time(step.seconds):>8}  {colour}{detail}")
+
+
+def _live(step: Step) -> rich.text.Text:
+    """Return the line of a running step, with what its log says last of its progress."""
+    percent = _percent(step.log) if step.log else None
+    bar = ""
+    if percent is not None:
+        filled = percent * 24 // 100
+        bar = f"  {'━' * filled}{'╌' * (24 - filled)} {percent:3d} %"
+    spin = _SPINNER[int(step.seconds * 8) % len(_SPINNER)]
+    detail = f"  {step.detail}" if step.detail else ""
+    return rich.text.Text(f"  {spin} {step.name:<44}{_time(step.seconds):>8}{bar}{detail}")
 
 
 def _time(seconds: float) -> str:

@@ -16,6 +16,9 @@ class HvdError(Exception):
         log: the file that holds the details.
     """
 
+    #: the last lines that a failing command printed
+    tail = ""
+
     def __init__(self, message: str, remedy: str = "", log: Optional[pathlib.Path] = None) -> None:
         super().__init__(message)
         self.message = message
@@ -29,7 +32,6 @@ class CommandFailed(HvdError):
     Args:
         command: the command line, as one printable string.
         status: exit status; negative for a signal, None for a time-out.
-        tail: the last lines that the command printed.
         log: the file with everything it printed.
         seconds: how long it ran.
     """

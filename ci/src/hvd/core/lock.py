@@ -17,6 +17,7 @@ from typing import Iterator, List
 import psutil
 
 from hvd.core.errors import HvdError
+from hvd.core.process import alive
 
 #: Carried by every process below ``./hvd``: the owner and the path of the lock it runs under,
 #: ``PID:PATH``.
@@ -67,23 +68,14 @@ def end_orphans(path: pathlib.Path) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
     deadline = time.monotonic() + PATIENCE
-    while alive := [process for process in orphans if _runs(process)]:
-        if time.monotonic() > deadline:
-            break
+    while (left := list(filter(alive, orphans))) and time.monotonic() < deadline:
         time.sleep(0.05)
-    if alive:
-        numbers = " ".join(str(process.pid) for process in alive)
+    if left:
+        numbers = " ".join(str(process.pid) for process in left)
         raise HvdError(
             f"processes of an earlier ./hvd do not end: {numbers}",
             f"look at them: ps -fp {numbers.replace(' ', ',')}",
         )
-
-
-def _runs(process: psutil.Process) -> bool:
-    """Return whether it is more than an entry that its parent has not read yet."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return process.status() != psutil.STATUS_ZOMBIE
-    return False
 
 
 def _marked(path: pathlib.Path) -> List[psutil.Process]:

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence
+from typing import Dict, List, Mapping, Optional, Sequence
 
 import psutil
 
@@ -77,8 +77,8 @@ def run(
     Raises:
         CommandFailed: non-zero status (with ``check``), time-out, or no such program.
     """
-    words = [os.fspath(word) if isinstance(word, os.PathLike) else str(word) for word in command]
-    printable = " ".join(shlex.quote(word) for word in words)
+    words = list(map(str, command))
+    printable = shlex.join(words)
     log.parent.mkdir(parents=True, exist_ok=True)
     before = psutil.Process().children(recursive=True)
     begin = time.monotonic()
@@ -93,7 +93,7 @@ def run(
                 stdout=sink,
                 stderr=subprocess.STDOUT,
                 cwd=cwd,
-                env=None if env is None else dict(env),
+                env=env,
                 start_new_session=True,
             )
         except OSError as error:
@@ -140,20 +140,32 @@ def _family(pid: int) -> List[psutil.Process]:
     with contextlib.suppress(psutil.NoSuchProcess):
         root = psutil.Process(pid)
         found.update({p.pid: p for p in [root, *root.children(recursive=True)]})
-    return [p for p in found.values() if _alive(p)]
+    return [p for p in found.values() if alive(p)]
 
 
-def _alive(process: psutil.Process) -> bool:
+def alive(process: psutil.Process) -> bool:
+    """Return whether it is more than an entry that its parent has not read yet."""
     with contextlib.suppress(psutil.NoSuchProcess):
         return process.status() != psutil.STATUS_ZOMBIE
     return False
 
 
-@contextlib.contextmanager
-def stopwatch() -> Iterator[Callable[[], float]]:
-    """Yield a function that returns the seconds since the block was entered."""
-    begin = time.monotonic()
-    yield lambda: time.monotonic() - begin
+def output(*command: object, env: Optional[Mapping[str, str]] = None, timeout: float = 60) -> str:
+    """Return what a short ``command`` prints to standard output, without blanks around it.
+
+    Args:
+        env: the whole environment; the caller's where None.
+        timeout: limit in seconds.
+
+    Returns:
+        An empty text if it cannot be started, fails or takes too long.
+    """
+    words = list(map(str, command))
+    keywords = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "check": True}
+    try:
+        return subprocess.run(words, env=env, timeout=timeout, **keywords).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
 
 
 def clean_environment(path: str = "") -> Dict[str, str]:

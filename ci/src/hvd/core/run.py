@@ -36,48 +36,22 @@ class StageFailed(Exception):
 
 
 @dataclasses.dataclass
-class Task:
-    """The step in progress: where its log goes, what its line says."""
-
-    log: pathlib.Path
-    progress: console.Progress
-    step: Step
-
-    def cached(self, detail: str = "") -> None:
-        """Say that an earlier run did this step, and that it still holds."""
-        self.step.status = "cached"
-        self.say(detail or "already there")
-
-    def skipped(self, reason: str) -> None:
-        """Say that this step was not done, and why."""
-        self.step.status = "skipped"
-        self.say(reason)
-
-    def failed(self, reason: str) -> None:
-        """Say that this step failed, and why; the stage goes on."""
-        self.step.status = "failed"
-        self.say(reason)
-
-    def say(self, detail: str) -> None:
-        """Put ``detail`` on the step's line."""
-        self.step.detail = self.progress.detail = detail
-
-
 class Run:
     """The stages of one ``./hvd`` for one environment and engine.
 
     Args:
-        environment: name of the environment.
         engine: ``auto``, ``spack`` or ``pip``; not ``auto`` any more when setup is done.
         verbose: show where each log is.
+        started: when, ISO 8601 in UTC.
     """
 
-    def __init__(self, environment: str, engine: str, verbose: bool = False) -> None:
-        self.environment = environment
-        self.engine = engine
-        self.verbose = verbose
-        self.started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        self.stages: List[Stage] = []
+    environment: str
+    engine: str
+    verbose: bool = False
+    started: str = dataclasses.field(
+        default_factory=lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    )
+    stages: List[Stage] = dataclasses.field(default_factory=list)
 
     @property
     def logs(self) -> pathlib.Path:
@@ -95,7 +69,7 @@ class Run:
             yield stage
         except HvdError as error:
             stage.status = "failed"
-            console.error(error, getattr(error, "tail", ""))
+            console.error(error)
             raise StageFailed(name, error) from error
         except BaseException:
             stage.status = "failed"
@@ -107,28 +81,24 @@ class Run:
                     stage.status = "cached"
 
     @contextlib.contextmanager
-    def step(self, name: str) -> Iterator[Task]:
-        """A step of the stage in progress."""
+    def step(self, name: str) -> Iterator[Step]:
+        """A step of the stage in progress; it has a log, which is empty at first."""
         stage = self.stages[-1]
         slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
         log = self.logs / stage.name / f"{len(stage.steps) + 1:02d}-{slug}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_bytes(b"")
-        step = Step(name, log=str(log))
+        step = Step(name, log=log)
         stage.steps.append(step)
-        with console.step(name) as progress:
-            progress.log = log
-            try:
-                yield Task(log, progress, step)
-            except BaseException as error:
-                step.status = "failed"
-                step.detail = str(error).splitlines()[0] if str(error) else type(error).__name__
-                raise
-            finally:
-                step.seconds = progress.seconds
-                progress.verdict = step.status
-                if not log.stat().st_size:
-                    # nothing was run
-                    step.log = None
+        try:
+            with console.step(step):
+                yield step
+        except BaseException as error:
+            step.detail = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise
+        finally:
+            if not log.stat().st_size:
+                # nothing was run
+                step.log = None
         if self.verbose and step.log:
             console.note(f"log: {step.log}")

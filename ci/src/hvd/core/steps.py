@@ -3,54 +3,51 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import List, Optional
+import pathlib
+from typing import List, Literal, Optional
 
-#: What a step or a stage can come to; "cached" means done by an earlier run and still valid.
-STATUSES = ("ok", "failed", "cached", "skipped")
+#: The result of a step or a stage; "cached" means done by an earlier run and still valid.
+Status = Literal["ok", "failed", "cached", "skipped"]
 
 
 @dataclasses.dataclass
 class Step:
-    """One thing that a stage did.
+    """One thing that a stage did, such as ``py-horovod``.
 
     Args:
-        name: what it is called on the console, such as ``py-horovod``.
-        status: one of `STATUSES`.
         seconds: wall time in seconds.
-        log: its log, absolute or relative to the report's directory.
+        log: its log, absolute or relative to the report's directory; None where nothing was run.
         detail: one line for the reader; where it failed, why.
     """
 
     name: str
-    status: str = "ok"
+    status: Status = "ok"
     seconds: float = 0.0
-    log: Optional[str] = None
+    log: Optional[pathlib.Path] = None
     detail: str = ""
 
-    def __post_init__(self) -> None:
-        _require_status(self.status)
+    def cached(self, detail: str = "already there") -> None:
+        """Say that an earlier run did this step, and that it still holds."""
+        self.status, self.detail = "cached", detail
+
+    def skipped(self, reason: str) -> None:
+        """Say that this step was not done, and why."""
+        self.status, self.detail = "skipped", reason
+
+    def failed(self, reason: str) -> None:
+        """Say that this step failed, and why; the stage goes on."""
+        self.status, self.detail = "failed", reason
+
+    def say(self, detail: str) -> None:
+        """Put ``detail`` on the step's line."""
+        self.detail = detail
 
 
 @dataclasses.dataclass
 class Stage:
-    """A stage of the run: ``setup``, ``concretize``, ``build`` or ``smoke``.
-
-    Args:
-        name: one of the above.
-        status: one of `STATUSES`.
-        seconds: wall time in seconds; at least the sum of its steps'.
-        steps: what it did, in order.
-    """
+    """A stage of a run, such as ``setup``: its wall time in seconds, and its steps in order."""
 
     name: str
-    status: str = "ok"
+    status: Status = "ok"
     seconds: float = 0.0
     steps: List[Step] = dataclasses.field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        _require_status(self.status)
-
-
-def _require_status(status: str) -> None:
-    if status not in STATUSES:
-        raise ValueError(f"status {status!r} is none of {', '.join(STATUSES)}")

@@ -16,7 +16,6 @@ from packaging.version import Version
 
 from hvd.core import process
 from hvd.core.errors import HvdError
-from hvd.host import programs
 from hvd.model.built import Built
 
 #: What says how and where it was installed.
@@ -116,7 +115,7 @@ def _installed(built: Built) -> List[pathlib.Path]:
     """The directories of the package and of its metadata."""
     variables = built.run_environment()
     python = shutil.which("python3", path=variables["PATH"]) or "python3"
-    found = programs.output(python, "-c", _WHERE, env=variables)
+    found = process.output(python, "-c", _WHERE, env=variables)
     package = pathlib.Path(found or "missing")
     information = list(package.parent.glob("horovod-*.dist-info"))
     if not package.is_dir() or len(information) != 1:

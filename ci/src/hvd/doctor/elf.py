@@ -9,7 +9,7 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 
-from hvd.host import programs
+from hvd.core import process
 
 _FOUND = re.compile(r"^\s*(\S+) => (/.*) \(0x[0-9a-f]+\)$", re.MULTILINE)
 
@@ -41,7 +41,7 @@ def resolved(files: Iterable[str], environment: Mapping[str, str]) -> Dict[str, 
     """
     found: Dict[str, str] = {}
     for file in files:
-        for name, path in _FOUND.findall(programs.output("ldd", file, env=environment)):
+        for name, path in _FOUND.findall(process.output("ldd", file, env=environment)):
             found.setdefault(name, path)
     return found
 

@@ -21,7 +21,7 @@ from hvd.deliver.activation import plan as activation
 from hvd.doctor import driver, elf, probe
 from hvd.doctor.model import MPI_LIBRARIES, Facts, Gpus, Launcher, Spack
 from hvd.fetch import clone
-from hvd.host import externals, mpi, programs
+from hvd.host import externals, mpi
 from hvd.model import environment
 from hvd.model.built import Built, find
 from hvd.smoke.launch import Target
@@ -120,7 +120,7 @@ def _launcher(variables: Mapping[str, str]) -> Optional[Launcher]:
 def _compiler(variables: Mapping[str, str]) -> Optional[Tuple[str, bool]]:
     """Return what ``mpicxx`` calls, and if that is on PATH."""
     wrapper = shutil.which("mpicxx", path=variables["PATH"])
-    words = programs.output(wrapper, "-show", env=variables).split() if wrapper else []
+    words = process.output(wrapper, "-show", env=variables).split() if wrapper else []
     if not words:
         return None
     return words[0], shutil.which(words[0], path=variables["PATH"]) is not None
@@ -129,7 +129,7 @@ def _compiler(variables: Mapping[str, str]) -> Optional[Tuple[str, bool]]:
 def _transports(variables: Mapping[str, str]) -> FrozenSet[str]:
     """Return what Open MPI can choose between; nothing for other MPIs."""
     program = shutil.which("ompi_info", path=variables["PATH"])
-    said = programs.output(program, "--parsable", env=variables) if program else ""
+    said = process.output(program, "--parsable", env=variables) if program else ""
     found = re.findall(r"^mca:(pml|mtl):(\w+):version", said, re.MULTILINE)
     return frozenset(" ".join(each) for each in found)
 
@@ -188,7 +188,7 @@ def _spack(built: Built) -> Optional[Spack]:
 
 
 def _gpus(shell: Mapping[str, str]) -> Gpus:
-    said = programs.output(sys.executable, driver.__file__, env=shell)
+    said = process.output(sys.executable, driver.__file__, env=shell)
     if not said:
         return Gpus(reason="the CUDA driver does not answer")
     return cattrs.structure(json.loads(said), Gpus)

@@ -7,14 +7,15 @@ import pathlib
 import shutil
 import subprocess
 import tempfile
-from typing import Dict
+from typing import Dict, Optional
 
-from hvd.core import process
+from hvd.core import paths, process
 from hvd.core.errors import CommandFailed, HvdError
 from hvd.model.versions import Pin
 
 #: Seconds that one git command may take.
 TIMEOUT = 900
+_REMEDY = "check the address and the network, or give another one; see ./hvd setup --help"
 #: git asks no questions, and gives up on a connection that is dead for 30 seconds.
 UNATTENDED = {
     "GIT_TERMINAL_PROMPT": "0",
@@ -50,11 +51,23 @@ def ensure(address: str, pin: Pin, destination: pathlib.Path, log: pathlib.Path)
     except CommandFailed as error:
         raise HvdError(
             f"cannot fetch commit {pin.commit[:12]} ({pin.version}) from {address}",
-            "check the address and the network, or give another one; see ./hvd setup --help",
+            _REMEDY,
             log,
         ) from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def git(*words: object, within: Optional[pathlib.Path] = None) -> subprocess.CompletedProcess:
+    """Run git unattended in ``within`` or this checkout; return its status and its output."""
+    return subprocess.run(
+        ["git", "-C", *map(str, [within or paths.ROOT, *words])],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **UNATTENDED},
+        timeout=TIMEOUT,
+    )
 
 
 def references(address: str, *patterns: str) -> Dict[str, str]:
@@ -66,36 +79,18 @@ def references(address: str, *patterns: str) -> Dict[str, str]:
     Raises:
         HvdError: the address cannot be reached.
     """
-    done = subprocess.run(
-        ["git", "ls-remote", "--quiet", address, *patterns],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        env={**os.environ, **UNATTENDED},
-        timeout=TIMEOUT,
-    )
+    done = git("ls-remote", "--quiet", address, *patterns, within=pathlib.Path.cwd())
     if done.returncode != 0:
-        raise HvdError(
-            f"{address}: {(done.stderr.strip().splitlines() or ['git ls-remote failed'])[0]}",
-            "check the address and the network, or give another one; see ./hvd setup --help",
-        )
+        reason = (done.stderr.strip().splitlines() or ["git ls-remote failed"])[0]
+        raise HvdError(f"{address}: {reason}", _REMEDY)
     found = dict(line.split("\t")[::-1] for line in done.stdout.splitlines())
-    # of an annotated tag, what it points to
-    peeled = {
-        name[: -len("^{}")]: commit for name, commit in found.items() if name.endswith("^{}")
-    }
-    return {name: commit for name, commit in {**found, **peeled}.items() if "^{}" not in name}
+    # of an annotated tag, what it points to, which comes behind the tag itself
+    return {name.replace("^{}", ""): commit for name, commit in found.items()}
 
 
 def commit(directory: pathlib.Path) -> str:
     """The commit that the checkout ``directory`` is at; empty where it is no git checkout."""
     if not (directory / ".git").exists():
         return ""
-    done = subprocess.run(
-        ["git", "-C", str(directory), "rev-parse", "HEAD"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = git("rev-parse", "HEAD", within=directory)
     return done.stdout.strip() if done.returncode == 0 else ""

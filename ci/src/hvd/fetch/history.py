@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import pathlib
 import re
 import shutil
-import subprocess
-from typing import Callable, Dict, List, Optional
+from typing import Callable, Optional
 
 from hvd.core.errors import HvdError
 from hvd.fetch import clone
@@ -114,25 +112,13 @@ class History:
             self._git("bisect", "reset", bad, within=directory)
 
     def _git(
-        self,
-        *words: object,
-        within: Optional[pathlib.Path] = None,
-        statuses: tuple = (0,),
+        self, *words: object, within: Optional[pathlib.Path] = None, statuses: tuple = (0,)
     ) -> str:
-        command: List[str] = ["git", "-C", str(within or self.place), *map(str, words)]
-        environment: Dict[str, str] = {**os.environ, **clone.UNATTENDED}
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env=environment,
-            timeout=clone.TIMEOUT,
-        )
+        done = clone.git(*words, within=within or self.place)
+        output = done.stdout + done.stderr
         if done.returncode not in statuses:
             raise HvdError(
-                f"{self.address}: git {words[0]}: {done.stdout.strip()}",
+                f"{self.address}: git {words[0]}: {output.strip()}",
                 "check the address and the network, or give another one; see ./hvd canary --help",
             )
-        return done.stdout
+        return output

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
+import itertools
 import pathlib
 import re
 import shutil
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import urllib.parse
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Callable, Dict, Iterator, List, Tuple
 
 import requests
 
@@ -23,8 +24,9 @@ from hvd.core.errors import HvdError
 _ASK_DEFAULT = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
 _SETTING = re.compile(r"^(?P<scope>[\w.-]+|:env:)\.(?P<key>[\w-]+)='(?P<value>.*)'$")
 _CHUNK = 1 << 20
-#: The name of a file that may be the one, for messages, and what writes it to a path.
-_Candidate = Tuple[str, Callable[[pathlib.Path], object]]
+_REMEDY = "see which indexes pip uses with: python3 -m pip config list"
+#: What writes a file of an index to a path.
+_Write = Callable[[pathlib.Path], object]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +36,7 @@ class File:
     name: str
     requires_python: str = ""
     sha256: str = ""
+    yanked: bool = False
 
 
 def files(project: str) -> List[File]:
@@ -42,26 +45,11 @@ def files(project: str) -> List[File]:
     Raises:
         HvdError: an index cannot be reached, or none has the project.
     """
-    settings, found, problems = pip_settings(), [], []
-    for url in _indexes(settings):
-        if url.startswith("file:"):
-            found += [File(each.name) for each in _directory(f"{url}/{project}").glob("*")]
-            continue
-        # an index that is down must not pass for one without news
-        page, problem = _page(url, settings.get("cert"), project)
-        if page is None:
-            problems.append(problem)
-            continue
-        found += [
-            File(each.filename, each.requires_python or "", each.digests.get("sha256", ""))
-            for each in page.packages
-            if not each.is_yanked
-        ]
+    problems: List[str] = []
+    found = [each for each, _ in _offered(pip_settings(), project, problems) if not each.yanked]
+    # an index that is down must not pass for one without news
     if not found or any(not problem.endswith(_unknown(project)) for problem in problems):
-        raise HvdError(
-            f"{project}: " + ("; ".join(problems) or "no index is configured"),
-            "see which indexes pip uses with: python3 -m pip config list",
-        )
+        raise HvdError(f"{project}: " + ("; ".join(problems) or "no index is configured"), _REMEDY)
     return found
 
 
@@ -71,22 +59,27 @@ def fetch(project: str, filename: str, sha256: str, destination: pathlib.Path) -
     Raises:
         HvdError: no index has the file with the checksum ``sha256``.
     """
-    problems: List[str] = []
+    settings, problems = pip_settings(), []
+    links = [_local(link) for link in settings.get("find-links", "").split()]
+    wanted = _normal(filename)
     with scratch(destination) as directory:
         file = directory / "file"
-        for name, write in _candidates(pip_settings(), project, filename, problems):
+        for each, write in itertools.chain(*links, _offered(settings, project, problems)):
+            if _normal(each.name) != wanted:
+                continue
             try:
                 write(file)
             except OSError as error:  # those of requests are among them
-                problems.append(f"{name}: {error}")
+                problems.append(f"{each.name}: {error}")
                 continue
+            # the checksum that counts is the recipe's, not the index's
             if place(file, sha256, destination):
                 return
-            problems.append(f"{name} hashes to {digest(file)[:12]}... instead")
+            problems.append(f"{each.name} hashes to {digest(file)[:12]}... instead")
     raise HvdError(
         f"{filename} (sha256 {sha256[:12]}...) is on none of the Python indexes of pip: "
-        + ("; ".join(problems) or "no index is configured"),
-        "see which indexes pip uses with: python3 -m pip config list",
+        + ("; ".join(problems) or f"none has {project} in this version"),
+        _REMEDY,
     )
 
 
@@ -132,74 +125,42 @@ def _pip(*arguments: str) -> str:
     ).stdout
 
 
-def _candidates(
-    settings: Dict[str, str], project: str, filename: str, problems: List[str]
-) -> Iterator[_Candidate]:
-    """Files called ``filename``: first in pip's link directories, then on its indexes."""
-    for link in settings.get("find-links", "").split():
-        yield from _local(link, filename)
-    for url in _indexes(settings):
-        if url.startswith("file:"):
-            yield from _local(f"{url}/{project}", filename)
-        else:
-            yield from _remote(url, settings.get("cert"), project, filename, problems)
-
-
-def _indexes(settings: Dict[str, str]) -> List[str]:
-    return [settings["index-url"], *settings.get("extra-index-url", "").split()]
-
-
-def _directory(url: str) -> pathlib.Path:
-    return pathlib.Path(urllib.parse.urlparse(url).path)
-
-
-def _local(url: str, filename: str) -> Iterator[_Candidate]:
-    file = _directory(url) / filename
-    if file.is_file():
-        yield str(file), functools.partial(shutil.copyfile, file)
-
-
-def _client(url: str, cert: Optional[str]) -> Any:
+def _offered(
+    settings: Dict[str, str], project: str, problems: List[str]
+) -> Iterator[Tuple[File, _Write]]:
+    """Yield every file of ``project`` on pip's indexes; say in ``problems`` what has none."""
     # half a second, which commands that fetch nothing need not spend
     import pypi_simple
 
-    session = requests.Session()
-    if cert:
-        session.verify = cert
-    return pypi_simple.PyPISimple(url, session=session)
+    for url in [settings["index-url"], *settings.get("extra-index-url", "").split()]:
+        if url.startswith("file:"):
+            yield from _local(f"{url}/{project}")
+            continue
+        host, session = urllib.parse.urlparse(url).hostname, requests.Session()
+        session.verify = settings.get("cert", True)
+        client = pypi_simple.PyPISimple(url, session=session)
+        try:
+            page = client.get_project_page(project)
+        except pypi_simple.NoSuchProjectError:
+            problems.append(f"{host} {_unknown(project)}")
+            continue
+        except (requests.RequestException, pypi_simple.UnsupportedRepoVersionError) as error:
+            problems.append(f"{host}: {type(error).__name__}")
+            continue
+        for each in page.packages:
+            sha256 = each.digests.get("sha256", "")
+            file = File(each.filename, each.requires_python or "", sha256, each.is_yanked)
+            yield file, functools.partial(client.download_package, each, verify=False)
+
+
+def _local(url: str) -> Iterator[Tuple[File, _Write]]:
+    """Yield the files in a directory, which is a path or a ``file:`` address."""
+    for path in sorted(pathlib.Path(urllib.parse.urlparse(url).path).glob("*")):
+        yield File(path.name), functools.partial(shutil.copyfile, path)
 
 
 def _unknown(project: str) -> str:
     return f"does not have {project}"
-
-
-def _page(url: str, cert: Optional[str], project: str) -> Tuple[Any, str]:
-    """Return the index's page of ``project``; None if there is none, and why."""
-    import pypi_simple
-
-    host = urllib.parse.urlparse(url).hostname
-    try:
-        return _client(url, cert).get_project_page(project), ""
-    except pypi_simple.NoSuchProjectError:
-        return None, f"{host} {_unknown(project)}"
-    except (requests.RequestException, pypi_simple.UnsupportedRepoVersionError) as error:
-        return None, f"{host}: {type(error).__name__}"
-
-
-def _remote(
-    url: str, cert: Optional[str], project: str, filename: str, problems: List[str]
-) -> Iterator[_Candidate]:
-    page, problem = _page(url, cert, project)
-    if page is None:
-        problems.append(problem)
-        return
-    host, client = urllib.parse.urlparse(url).hostname, _client(url, cert)
-    found = [each for each in page.packages if _normal(each.filename) == _normal(filename)]
-    if not found:
-        problems.append(f"{host} has {project} but not {filename}")
-    for each in found:
-        # the checksum that counts is the recipe's, not the index's
-        yield each.filename, functools.partial(client.download_package, each, verify=False)
 
 
 def digest(path: pathlib.Path) -> str:

@@ -10,9 +10,8 @@ import shutil
 import subprocess
 from typing import Dict, Mapping
 
-from hvd.core import stamp
+from hvd.core import process, stamp
 from hvd.core.errors import HvdError
-from hvd.host import programs
 
 _NCCL_VERSION = re.compile(r"^#define NCCL_(MAJOR|MINOR|PATCH)\s+(\d+)", re.MULTILINE)
 
@@ -41,7 +40,7 @@ def cuda() -> Library:
         [nvcc, "--dryrun", "x.cu"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ).stdout
     top = re.search(r"^#\$ TOP=(.*)$", said, re.MULTILINE)
-    version = re.search(r"release (\d+\.\d+)", programs.output(nvcc, "--version"))
+    version = re.search(r"release (\d+\.\d+)", process.output(nvcc, "--version"))
     if not top or not version:
         raise HvdError(f"{nvcc} does not say where its toolkit is", "set CUDA_HOME")
     return Library(pathlib.Path(top[1].strip()).resolve(), version[1])
@@ -87,7 +86,7 @@ def rocm() -> Dict[str, Library]:
         raise HvdError(
             "hipcc is not on PATH", "load the site's ROCm module, or put its bin directory on PATH"
         )
-    said = programs.output(hipcc, "--version")
+    said = process.output(hipcc, "--version")
     version = re.search(r"HIP version: (\d+\.\d+)", said)
     clang = re.search(r"^InstalledDir: (.*)$", said, re.MULTILINE)
     if not version or not clang:

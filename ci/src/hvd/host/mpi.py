@@ -9,8 +9,8 @@ import re
 import shutil
 from typing import Dict, List, Optional, Sequence, Tuple
 
+from hvd.core import process
 from hvd.core.errors import HvdError
-from hvd.host import programs
 
 #: Spack package: version in what ``mpirun --version`` or ``MPI_Get_library_version`` says.
 _VERSIONS = {
@@ -46,7 +46,7 @@ class Mpi:
     def _moved(self) -> bool:
         """True if an Open MPI is not where it was built for, as in a wheel."""
         env = {name: value for name, value in os.environ.items() if name != "OPAL_PREFIX"}
-        said = programs.output(self.bin / "ompi_info", "--parsable", "--path", "prefix", env=env)
+        said = process.output(self.bin / "ompi_info", "--parsable", "--path", "prefix", env=env)
         _, found, place = said.partition("path:prefix:")
         return bool(found) and not os.path.isdir(place)
 
@@ -89,7 +89,7 @@ def of_launcher(launcher: str) -> Optional[Tuple[str, str]]:
     """Package and version of the MPI of the ``mpirun`` at ``launcher``; None if unknown."""
     # Intel MPI's looks for its other half on PATH
     path = f"{os.path.dirname(launcher)}{os.pathsep}{search_path()}"
-    return of_library(programs.output(launcher, "--version", env={**os.environ, "PATH": path}))
+    return of_library(process.output(launcher, "--version", env={**os.environ, "PATH": path}))
 
 
 def of_library(text: str) -> Optional[Tuple[str, str]]:

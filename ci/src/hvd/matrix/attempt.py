@@ -199,8 +199,7 @@ class _Attempt:
     def _fail(
         self, error: HvdError, prefix: str = "", stage: str = "", outcome: str = "failed"
     ) -> None:
-        text = getattr(error, "tail", "")
-        reason, known = cause.find(self.needs.matrix.causes, text, error.message)
+        reason, known = cause.find(self.needs.matrix.causes, error.tail, error.message)
         self._end(outcome, prefix + reason, known, stage)
 
     def _explain(self, failed: CommandFailed, report: Optional[RunReport]) -> None:

@@ -77,7 +77,7 @@ class Built:
             programs that need nothing of the caller's shell.
         modules: modules of the externals that it runs with.
         inputs: a digest of each of our files that decided what was built, by its path.
-        digest: of what the engine made it from; see :func:`check`.
+        digest: of what the engine made it from; see :func:`digest`.
     """
 
     environment: str
@@ -154,7 +154,7 @@ def activation(environment: str, engine: str) -> pathlib.Path:
 def inputs(environment: Environment, engine: str) -> Dict[str, str]:
     """Return a digest of each file that decides what ``engine`` builds, by its path."""
     files = [*environment.inputs(), environment.externals]
-    files += [environment.lock] if engine == "spack" else []
+    files += [environment.lockfile] if engine == "spack" else []
     whole = [file for path in files if path.exists() for file in stamp.files(path)]
     return {paths.shorten(file): stamp.of(file) for file in whole}
 
@@ -196,23 +196,26 @@ def find(environment: str, engine: str = "auto") -> Built:
     return schema.structure(Built, data, found[0], remedy)
 
 
-def check(built: Built, digest: str) -> None:
-    """Check that the build is still there and up to date.
+def digest(environment: Environment, engine: str) -> str:
+    """Return a digest of what ``engine`` builds from; of nothing while a build is not whole."""
+    if engine == "spack":
+        return stamp.of(environment.lockfile)
+    return stamp.of(paths.state() / "pip" / environment.name / "stamp")
 
-    Args:
-        digest: of what the engine would build it from now.
+
+def find_current(environment: str, engine: str = "auto") -> Built:
+    """Read the record of ``environment``, as :func:`find` does, of a build that still holds.
 
     Raises:
-        HvdError: it is gone, or out of date.
+        HvdError: as :func:`find`; or it is gone, or out of date.
     """
-    if digest != built.digest:
-        raise HvdError(
-            f"{built.environment} has changed since {built.engine} built it",
-            f"build it again: {built.again}",
-        )
-    for change in built.changes:
+    found = find(environment, engine)
+    problem = ""
+    if digest(environments.load(environment), found.engine) != found.digest:
+        problem = f"has changed since {found.engine} built it"
+    for change in found.changes:
         if change.name == "PATH" and not pathlib.Path(change.value).is_dir():
-            raise HvdError(
-                f"{built.environment} is not whole: there is no {change.value}",
-                f"build it again: {built.again}",
-            )
+            problem = problem or f"is not whole: there is no {change.value}"
+    if problem:
+        raise HvdError(f"{environment} {problem}", f"build it again: {found.again}")
+    return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Any, Dict, FrozenSet, Iterable, List
+from typing import Any, Dict, FrozenSet, Iterable, List, Tuple
 
 from hvd.model import recipe
 
@@ -119,27 +119,15 @@ def table(report: BuildReport, expectation: Expectation) -> List[Dict[str, Any]]
 
     ``built`` is None for an item that was expected and that Horovod does not even list.
     """
-    rows: List[Dict[str, Any]] = [
-        {
-            "section": "version",
-            "item": "horovod",
-            "expected": expectation.version,
-            "built": report.version,
-        }
+    rows: List[Tuple[str, str, Any, Any]] = [
+        ("version", "horovod", expectation.version, report.version)
     ]
     for section in SECTIONS.values():
         built: Dict[str, bool] = getattr(report, section)
         expected: FrozenSet[str] = getattr(expectation, section)
         for item in [*built, *sorted(expected - set(built))]:
-            rows.append(
-                {
-                    "section": section,
-                    "item": item,
-                    "expected": item in expected,
-                    "built": built.get(item),
-                }
-            )
-    return rows
+            rows.append((section, item, item in expected, built.get(item)))
+    return [dict(zip(("section", "item", "expected", "built"), row)) for row in rows]
 
 
 def differences(report: BuildReport, expectation: Expectation) -> List[str]:

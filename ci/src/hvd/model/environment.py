@@ -11,7 +11,7 @@ from typing import Any, Dict, FrozenSet, List
 
 import yaml
 
-from hvd.core import paths
+from hvd.core import paths, schema
 from hvd.core.errors import HvdError
 from hvd.core.files import write_atomically
 from hvd.model import recipe, specs
@@ -50,7 +50,7 @@ class Environment:
         return self.directory / EXTERNALS
 
     @property
-    def lock(self) -> pathlib.Path:
+    def lockfile(self) -> pathlib.Path:
         return self.directory / "spack.lock"
 
     @property
@@ -70,9 +70,7 @@ class Environment:
     @property
     def frameworks(self) -> FrozenSet[str]:
         """The frameworks of its Horovod, such as ``pytorch``."""
-        chosen = recipe.load(HOROVOD).complete(self.root).variants["frameworks"]
-        assert isinstance(chosen, frozenset)
-        return chosen
+        return frozenset(recipe.load(HOROVOD).complete(self.root).values("frameworks"))
 
     def inputs(self) -> List[pathlib.Path]:
         """Return every file of this project that decides how the environment concretizes."""
@@ -189,10 +187,7 @@ def _load(directory: pathlib.Path) -> Environment:
 def _content(file: pathlib.Path) -> Dict[str, Any]:
     """Return the value of the key ``spack`` of ``file``, its root specs checked."""
     shown = paths.shorten(file)
-    try:
-        data = yaml.safe_load(file.read_text())
-    except yaml.YAMLError as error:
-        raise HvdError(f"{shown}: {error}", "fix the YAML syntax") from error
+    data = schema.read(file)
     content = (data or {}).get("spack") if isinstance(data, dict) else None
     if not isinstance(content, dict):
         raise HvdError(f"{shown}: key 'spack' is missing", "begin the file with 'spack:'")

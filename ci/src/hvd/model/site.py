@@ -1,13 +1,13 @@
 """The sites: what ``sites/<site>/site.yaml`` says of a machine.
 
-``site.schema.json`` gives the meaning and the unit of each key.
+``site.schema.json`` gives the meaning and the unit of each key, which is a field here.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import pathlib
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import cattrs
 
@@ -24,8 +24,6 @@ LOCAL = "local"
 
 @dataclasses.dataclass(frozen=True)
 class Limit:
-    """The most ranks that may share a GPU, and why."""
-
     max: int
     reason: str
     remedy: str
@@ -33,32 +31,24 @@ class Limit:
 
 @dataclasses.dataclass(frozen=True)
 class CpuLimit:
-    """The most CPUs of a node for a job with ``gpus`` of its GPUs."""
-
     gpus: int
     cpus: int
 
 
 @dataclasses.dataclass(frozen=True)
 class Account:
-    """The account that a job is charged to, as far as a site's documents say."""
-
     needed: bool = False
     suffix: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
 class Pin:
-    """Cores and NUMA node of the one rank of a node."""
-
     cores: int
     numa: int
 
 
 @dataclasses.dataclass(frozen=True)
 class RankGpu:
-    """The GPU of each rank of a node: that at its place in ``order``."""
-
     variable: str
     local_rank: str
     order: Tuple[int, ...]
@@ -66,8 +56,6 @@ class RankGpu:
 
 @dataclasses.dataclass(frozen=True)
 class Slurm:
-    """How Slurm is asked for the nodes of a partition; memory in MB."""
-
     constraint: str = ""
     partition: str = ""
     qos: str = ""
@@ -81,8 +69,6 @@ class Slurm:
 
 @dataclasses.dataclass(frozen=True)
 class Lsf:
-    """How LSF is asked for the nodes of a partition."""
-
     queue: str
     slots: int
     launch_slots: int
@@ -91,8 +77,6 @@ class Lsf:
 
 @dataclasses.dataclass(frozen=True)
 class Pbs:
-    """How PBS is asked for the nodes of a partition."""
-
     queue: str
     chunk: str = ""
     place: str = ""
@@ -135,8 +119,6 @@ class Partition:
 
 @dataclasses.dataclass(frozen=True)
 class Bandwidth:
-    """The least bus bandwidth of a two-rank allreduce, in 10**6 B/s; see the schema."""
-
     operations: str
     nodes: int
     bus_mb_s: float
@@ -145,16 +127,12 @@ class Bandwidth:
 
 @dataclasses.dataclass(frozen=True)
 class Checked:
-    """When facts were last compared with their sources (YYYY-MM-DD), and how; see the schema."""
-
     date: str
     by: str
 
 
 @dataclasses.dataclass(frozen=True)
 class Make:
-    """Packages that the user makes before an environment can be built, and the commands."""
-
     packages: Tuple[str, ...]
     commands: Tuple[str, ...]
     source: Tuple[str, ...]
@@ -162,8 +140,6 @@ class Make:
 
 @dataclasses.dataclass(frozen=True)
 class Removed:
-    """Modules that the site takes away, and the day (YYYY-MM-DD)."""
-
     date: str
     modules: Tuple[str, ...]
     source: Tuple[str, ...]
@@ -205,8 +181,6 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class Interactive:
-    """How nodes are asked for to type commands on them."""
-
     command: str
     qos: str = ""
     gpus: bool = True
@@ -214,16 +188,12 @@ class Interactive:
 
 @dataclasses.dataclass(frozen=True)
 class Pitfall:
-    """A known problem, and the documents that describe it."""
-
     text: str
     source: Tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Status:
-    """The state of a machine, since when, and the sites its users moved to."""
-
     state: str
     since: str = ""
     successors: Tuple[str, ...] = ()
@@ -232,8 +202,6 @@ class Status:
 
 @dataclasses.dataclass(frozen=True)
 class Modules:
-    """The module tool, how the site names what it publishes, and what must not be beside it."""
-
     tool: str
     hierarchy: Tuple[str, ...] = ()
     projection: str = ""
@@ -310,9 +278,10 @@ def load(name: str) -> Site:
     """
     path = file(name)
     data = schema.load(path, SCHEMA)
-    _check(data, path)
-    data["sources"] = {key: str(document) for key, document in data["sources"].items()}
-    _put_documents(data, data["sources"])
+    for key, problem, hint in _faults(data, path.parent.name):
+        raise HvdError(f"{shorten(path)}: key '{key}': {problem}", hint)
+    for entry, _ in list(_sourced(data)):
+        entry["source"] = [data["sources"][name] for name in _listed(entry["source"])]
     for key, entry in data["partitions"].items():
         entry["name"] = key
     for entry in data["environments"].values():
@@ -345,65 +314,44 @@ def _directories() -> List[pathlib.Path]:
     return [directory / environments.SITES for directory in paths.environments()]
 
 
-def _check(data: Dict[str, Any], path: pathlib.Path) -> None:
-    """Check what the schema cannot: that names refer to something."""
-
-    def require(condition: bool, key: str, problem: str, remedy: str) -> None:
-        if not condition:
-            raise HvdError(f"{shorten(path)}: key '{key}': {problem}", remedy)
-
-    name, launcher, allowed = data["name"], data["launcher"], data["allowed"]
-    directory = path.parent.name
-    require(name == directory, "name", f"'{name}' is not the directory's", directory)
-    require(launcher in allowed, "launcher", f"'{launcher}' is not in 'allowed'", "add it there")
+def _faults(data: Mapping[str, Any], directory: str) -> Iterator[Tuple[str, str, str]]:
+    """Yield what the schema cannot find, names that refer to nothing: key, problem, hint."""
+    launcher, allowed, partitions = data["launcher"], data["allowed"], data["partitions"]
+    if data["name"] != directory:
+        yield "name", f"'{data['name']}' is not the directory's", directory
+    if launcher not in allowed:
+        yield "launcher", f"'{launcher}' is not in 'allowed'", "add it there"
     for method in data.get("refused", {}):
-        require(
-            method not in allowed,
-            f"refused:{method}",
-            "is in 'allowed' too",
-            "remove it from one of them",
-        )
+        if method in allowed:
+            yield f"refused:{method}", "is in 'allowed' too", "remove it from one of them"
     for key, entry in data["environments"].items():
-        require(
-            entry["partition"] in data["partitions"],
-            f"environments:{key}:partition",
-            f"there is no partition '{entry['partition']}'",
-            f"use one of {', '.join(data['partitions'])}",
-        )
+        if entry["partition"] not in partitions:
+            problem = f"there is no partition '{entry['partition']}'"
+            hint = f"use one of {', '.join(partitions)}"
+            yield f"environments:{key}:partition", problem, hint
     for successor in data["status"].get("successors", []):
-        require(
-            successor in names(),
-            "status:successors",
-            f"there is no site '{successor}'",
-            f"add its {SITE}",
-        )
+        if successor not in names():
+            yield "status:successors", f"there is no site '{successor}'", f"add its {SITE}"
     for key, cited in citations(data):
-        require(
-            cited in data["sources"], key, f"'{cited}' is not in 'sources'", "add the document"
-        )
+        if cited not in data["sources"]:
+            yield key, f"'{cited}' is not in 'sources'", "add the document"
 
 
-def citations(data: Any, key: str = "") -> List[Tuple[str, str]]:
+def citations(data: Any) -> List[Tuple[str, str]]:
     """Return every use of a source below ``data``, with its key."""
-    found = []
+    return [(key, cited) for entry, key in _sourced(data) for cited in _listed(entry["source"])]
+
+
+def _sourced(data: Any, key: str = "") -> Iterator[Tuple[Dict[str, Any], str]]:
+    """Yield each mapping below ``data`` that has a source, and the source's key."""
     items = data.items() if isinstance(data, dict) else enumerate(data)
     for name, value in items:
         here = f"{key}:{name}" if key else str(name)
         if name == "source":
-            found += [(here, cited) for cited in _listed(value)]
+            yield data, here
         elif isinstance(value, (dict, list)):
-            found += citations(value, here)
-    return found
-
-
-def _put_documents(data: Any, documents: Mapping[str, str]) -> None:
-    """Replace the name of every source below ``data`` by the document."""
-    for entry in data.values() if isinstance(data, dict) else data:
-        if isinstance(entry, (dict, list)):
-            _put_documents(entry, documents)
-    if isinstance(data, dict) and "source" in data:
-        data["source"] = [documents[name] for name in _listed(data["source"])]
+            yield from _sourced(value, here)
 
 
 def _listed(value: Any) -> List[str]:
-    return [value] if isinstance(value, str) else list(value or ())
+    return [value] if isinstance(value, str) else value

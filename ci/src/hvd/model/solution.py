@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from typing import Any, Dict, List, Mapping
 
 from hvd.core.errors import HvdError
-from hvd.model.dag import DagNode
+from hvd.model.specs import Spec
+
+
+@dataclasses.dataclass
+class DagNode:
+    """A node of the concretized DAG, or a distribution of a pip environment.
+
+    Args:
+        variants: the variants as Spack prints them; may be empty.
+        hash: DAG hash; empty for the pip engine.
+        external: Spack took it from the machine and did not build it.
+        prefix: where it is installed; empty where that is not known.
+        depends_on: names of its direct dependencies; ``name/hash`` where several nodes bear
+            that name.
+        architecture: ``platform-os-target``; may be empty.
+    """
+
+    name: str
+    version: str
+    variants: str = ""
+    hash: str = ""
+    external: bool = False
+    prefix: str = ""
+    depends_on: List[str] = dataclasses.field(default_factory=list)
+    architecture: str = ""
+
 
 #: Virtual packages of compilers.
 _LANGUAGES = ("c", "cxx", "fortran")
@@ -72,6 +98,17 @@ def target(spec: Mapping[str, Any]) -> str:
     """Return the processor that ``spec`` is for, as archspec names it."""
     found = spec["arch"]["target"]
     return found["name"] if isinstance(found, dict) else found
+
+
+def spec(node: Mapping[str, Any]) -> Spec:
+    """Return name, version and variants of a concrete spec of a lock file."""
+    values = {
+        name: value
+        if isinstance(value, bool)
+        else frozenset(value if isinstance(value, list) else [value])
+        for name, value in node["parameters"].items()
+    }
+    return Spec(node["name"], node["version"], values)
 
 
 def variants(parameters: Mapping[str, Any]) -> str:

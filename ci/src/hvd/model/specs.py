@@ -75,6 +75,14 @@ class Spec:
             for name, wanted in condition.dependencies.items()
         )
 
+    def on(self, *names: str) -> List[str]:
+        """Return those of the variants ``names`` that are on."""
+        return [name for name in names if self.variants.get(name) is True]
+
+    def values(self, name: str) -> Tuple[str, ...]:
+        """Return the values but "none" of the variant ``name``, sorted; it may be absent."""
+        return tuple(sorted(self.variants.get(name, frozenset()) - {"none"}))
+
     def __str__(self) -> str:
         words = [self.name + (f"@{self.versions}" if self.versions else "")]
         for key, value in sorted(self.variants.items()):
@@ -149,11 +157,11 @@ def version_in(version: str, constraint: str) -> bool:
 
 def _overlap(one: str, other: str) -> bool:
     """Return whether a version can be in both constraints."""
-    for low, high in map(_bounds, one.split(",")):
-        for lower, higher in map(_bounds, other.split(",")):
-            if not (_beyond(low, higher) or _beyond(lower, high)):
-                return True
-    return False
+    return any(
+        not (_beyond(low, higher) or _beyond(lower, high))
+        for low, high in map(_bounds, one.split(","))
+        for lower, higher in map(_bounds, other.split(","))
+    )
 
 
 def _bounds(part: str) -> Tuple[str, str]:
@@ -172,12 +180,8 @@ def _beyond(low: str, high: str) -> bool:
 def _in_range(version: str, part: str) -> bool:
     if part.startswith("="):
         return version == part[1:]
-    if ":" not in part:
-        return _begins(version, part)
-    low, _, high = part.partition(":")
-    if low and version_key(version) < version_key(low):
-        return False
-    return not high or version_key(version) <= version_key(high) or _begins(version, high)
+    low, high = _bounds(part)
+    return version_key(version) >= version_key(low) and not _beyond(version, high)
 
 
 def _target_in(target: str, part: str) -> bool:

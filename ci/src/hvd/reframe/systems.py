@@ -7,8 +7,7 @@ import pathlib
 import re
 from typing import Any, Dict, List, Tuple
 
-from hvd.core import paths
-from hvd.host import programs
+from hvd.core import paths, process
 from hvd.launch import schedulers
 from hvd.model import environment, site
 from hvd.model.site import Partition, Site
@@ -144,7 +143,7 @@ def _scheduler(machine: Site) -> str:
 @functools.cache
 def slurm() -> str:
     """ReFrame's scheduler for this Slurm: one without accounting does not tell how a job ended."""
-    settings = programs.output("scontrol", "show", "config")
+    settings = process.output("scontrol", "show", "config")
     without = r"^AccountingStorageType\s*=\s*(\(null\)|accounting_storage/none)$"
     return "squeue" if re.search(without, settings, re.M) else "slurm"
 

@@ -7,7 +7,7 @@ import pathlib
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
 
 from hvd.core import process
-from hvd.model.dag import DagNode
+from hvd.model.solution import DagNode
 from hvd.report import results, templates, text, verdict
 from hvd.report.run_report import RunReport
 from hvd.report.text import Markdown, duration, escape, figures, size

@@ -13,7 +13,7 @@ from hvd.core.errors import HvdError
 from hvd.core.files import write_atomically
 from hvd.core.paths import shorten
 from hvd.core.steps import Stage
-from hvd.model.dag import DagNode
+from hvd.model.solution import DagNode
 
 #: Raised whenever a field is added, removed or changes its meaning.
 SCHEMA = 2

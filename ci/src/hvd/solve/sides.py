@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-import subprocess
 from typing import Any, List, Mapping
 
 from hvd.core import paths
 from hvd.core.errors import HvdError
+from hvd.fetch import clone
 from hvd.model import environment, solution
 from hvd.solve import kept
 from hvd.solve.kept import Package
@@ -79,18 +79,12 @@ def _of_revision(label: str) -> Side:
     revision, _, inside = label.partition(":")
     inside = inside.rstrip("/")
     for place in (inside, *(f"{inside}/{name}" for name in FILES)):
-        blob = _git("cat-file", "blob", f"{revision}:{place}")
+        blob = clone.git("cat-file", "blob", f"{revision}:{place}")
         if blob.returncode == 0:
             return parse(label, blob.stdout)
-    if _git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").returncode:
+    if clone.git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").returncode:
         raise HvdError(f"'{label}': git knows no revision '{revision}'", _CHOICES)
     raise HvdError(
         f"'{label}': {revision} has no {inside} that is a solution, or a directory with one",
         f"see what it has: git ls-tree -r --name-only {revision} environments",
-    )
-
-
-def _git(*arguments: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        ["git", "-C", str(paths.ROOT), *arguments], capture_output=True, text=True
     )

@@ -15,6 +15,7 @@ import yaml
 from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.model import site as sites
+from hvd.model import solution
 from hvd.model.environment import HOROVOD, Environment
 from hvd.model.specs import Spec
 
@@ -90,7 +91,7 @@ def problems(environment: Environment, specs: Mapping[str, Dict[str, Any]]) -> L
     found: List[str] = []
     for node in specs.values():
         name = f"{node['name']}@{node['version']}"
-        has = {"os": node["arch"]["platform_os"], "target": _target(node)}
+        has = {"os": node["arch"]["platform_os"], "target": solution.target(node)}
         found += [
             f"{name} is for {key}={has[key]}, not {wanted[key]}: key 'specs' of "
             f"{paths.shorten(environment.directory / 'spack.yaml')}"
@@ -112,24 +113,12 @@ def problems(environment: Environment, specs: Mapping[str, Dict[str, Any]]) -> L
 def _variants(root: Spec, specs: Mapping[str, Dict[str, Any]]) -> List[str]:
     """Variants of Horovod that are not as asked for."""
     (node,) = (node for node in specs.values() if node["name"] == HOROVOD)
-    has = node["parameters"]
+    has = solution.spec(node).variants
     return [
-        f"{HOROVOD} has {variant}={has.get(variant)}, and not what is asked for"
+        f"{HOROVOD} has {variant}={node['parameters'][variant]}, and not what is asked for"
         for variant, value in root.variants.items()
-        if variant in has and _plain(has[variant]) != value
+        if variant in has and has[variant] != value
     ]
-
-
-def _plain(value: Any) -> Any:
-    """A variant's value of a lock file as a spec has it."""
-    if isinstance(value, bool):
-        return value
-    return frozenset([value] if isinstance(value, str) else value)
-
-
-def _target(node: Dict[str, Any]) -> str:
-    target = node["arch"]["target"]
-    return target["name"] if isinstance(target, dict) else target
 
 
 def _external(entry: Dict[str, Any]) -> External:

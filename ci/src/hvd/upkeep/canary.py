@@ -257,7 +257,7 @@ def _apart(name: str) -> Environment:
 
 def _reason(error: HvdError) -> str:
     """Return the end of what a command said, or else the message."""
-    tail = plain(getattr(error, "tail", "")).splitlines()
+    tail = plain(error.tail).splitlines()
     # the command itself is full of paths of this machine
     said = [line for line in tail if line.strip() and not line.startswith("$ ")]
     return "\n".join(said[-_LINES:]) or error.message

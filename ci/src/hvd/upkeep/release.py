@@ -16,7 +16,7 @@ from packaging.version import InvalidVersion, Version
 
 from hvd.core import paths, process
 from hvd.core.errors import HvdError
-from hvd.core.run import Task
+from hvd.core.steps import Step
 from hvd.deliver.bundle import content
 from hvd.fetch import python_index
 from hvd.model.versions import Pair, pinned
@@ -78,7 +78,7 @@ def plan(version: str, key: str = "") -> Release:
     return Release(version, datetime.date.today().isoformat(), content.commit(), key)
 
 
-def make(release: Release, bundles: Sequence[str], directory: pathlib.Path, task: Task) -> None:
+def make(release: Release, bundles: Sequence[str], directory: pathlib.Path, task: Step) -> None:
     """Commit and tag the release, and write its files to ``directory``: all, or nothing.
 
     Args:

@@ -7,13 +7,13 @@ import pathlib
 
 from hvd.core import process
 from hvd.core.errors import CommandFailed
-from hvd.core.run import Task
+from hvd.core.steps import Step
 from hvd.matrix import result
 from hvd.upkeep import change, checkout
 from hvd.upkeep.proposal import Proposal, Tried
 
 
-def run(proposal: Proposal, copy: pathlib.Path, cuda: bool, task: Task) -> Proposal:
+def run(proposal: Proposal, copy: pathlib.Path, cuda: bool, task: Step) -> Proposal:
     """Return ``proposal`` with the results of its cells.
 
     Args:
@@ -26,7 +26,7 @@ def run(proposal: Proposal, copy: pathlib.Path, cuda: bool, task: Task) -> Propo
     return dataclasses.replace(proposal, results=tuple(results))
 
 
-def _try(cell: str, copy: pathlib.Path, cuda: bool, task: Task) -> Tried:
+def _try(cell: str, copy: pathlib.Path, cuda: bool, task: Step) -> Tried:
     task.say(cell)
     file = copy / "docs" / "matrix" / f"{cell}.json"
     # what an earlier run found is not news

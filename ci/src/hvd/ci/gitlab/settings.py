@@ -32,7 +32,7 @@ def concrete(name: str) -> pathlib.Path:
 
 def tags(environment: Environment) -> List[str]:
     """Return the tags of a runner: the site, the processor's family, ``gpu`` for CUDA or ROCm."""
-    horovod = next(node for node in _nodes(environment.lock) if node["name"] == HOROVOD)
+    horovod = next(node for node in _nodes(environment.lockfile) if node["name"] == HOROVOD)
     family = archspec.cpu.TARGETS[solution.target(horovod)].family.name
     found = [environment.site, family]
     if any(horovod["parameters"].get(stack) is True for stack in ("cuda", "rocm")):
@@ -73,7 +73,7 @@ def write(environment: Environment, cache: str, sign: bool) -> pathlib.Path:
     text = f"# {environment.name}, for spack ci; made by ./hvd ci generate\n"
     text += yaml.safe_dump({"spack": content}, sort_keys=False)
     write_atomically(place / "spack.yaml", text.encode())
-    write_atomically(place / "spack.lock", environment.lock.read_bytes())
+    write_atomically(place / "spack.lock", environment.lockfile.read_bytes())
     return place
 
 

@@ -11,7 +11,7 @@ from typing import Mapping, Sequence
 
 from hvd.core import paths, process, stamp
 from hvd.core.errors import HvdError
-from hvd.core.run import Task
+from hvd.core.steps import Step
 from hvd.fetch import clone, source
 from hvd.host import framework
 from hvd.model import recipe
@@ -52,7 +52,7 @@ def commit() -> str:
     return found
 
 
-def repositories(spack: Spack, directory: pathlib.Path, task: Task) -> None:
+def repositories(spack: Spack, directory: pathlib.Path, task: Step) -> None:
     """Clone this repository, Spack and its packages into ``directory``, without their history.
 
     Raises:
@@ -81,7 +81,7 @@ def repositories(spack: Spack, directory: pathlib.Path, task: Task) -> None:
     task.say(", ".join(places))
 
 
-def sources(spack: Spack, environment: Environment, directory: pathlib.Path, task: Task) -> None:
+def sources(spack: Spack, environment: Environment, directory: pathlib.Path, task: Step) -> None:
     """Make ``directory`` a Spack mirror with the sources of the solved ``environment``.
 
     It also gets Horovod's sdist for pip.
@@ -97,7 +97,7 @@ def sources(spack: Spack, environment: Environment, directory: pathlib.Path, tas
     task.say(f"{len(wanted)} sources")
 
 
-def wheels(environment: Environment, python: str, directory: pathlib.Path, task: Task) -> None:
+def wheels(environment: Environment, python: str, directory: pathlib.Path, task: Step) -> None:
     """Put the wheels of ./hvd and of the pinned frameworks into ``directory``.
 
     Args:
@@ -143,11 +143,11 @@ def offline(store: pathlib.Path) -> Mapping[str, str]:
     }
 
 
-def _download(python: str, wanted: Sequence[str], store: pathlib.Path, task: Task) -> None:
+def _download(python: str, wanted: Sequence[str], store: pathlib.Path, task: Step) -> None:
     _pip(python, ["download", "--progress-bar=off", f"--dest={store}", *wanted], task, {})
 
 
-def _pip(python: str, words: Sequence[str], task: Task, settings: Mapping[str, str]) -> None:
+def _pip(python: str, words: Sequence[str], task: Step, settings: Mapping[str, str]) -> None:
     variables = {**process.clean_environment(), **settings}
     process.run([python, "-m", "pip", *words], log=task.log, env=variables, timeout=_TIMEOUT)
 

@@ -1,7 +1,7 @@
 """Print what a Python interpreter has, as JSON for ``hvd.host.externals``.
 
-Any interpreter may run this file (`python probe.py`), so that it needs the standard library of
-Python 3.6 and nothing else.
+Any interpreter may run this file, so that it needs the standard library of Python 3.6 and nothing
+else.
 """
 
 import importlib.util
