@@ -8,7 +8,7 @@ import tempfile
 
 import pytest
 
-from hvd.cache import cache, keyring, transfer
+from hvd.cache import cache, keyring
 from hvd.cache.cache import Package
 from hvd.cli import main as cli
 from hvd.core import paths, process
@@ -99,11 +99,11 @@ def test_a_cache_is_named_by_address_or_directory(text, url):
 
 def test_which_key_a_cache_needs():
     unsigned = cache.named("/sw", unsigned=True)
-    assert transfer.fingerprint(unsigned, "") == ""
+    assert cache.fingerprint(unsigned, "") == ""
     with pytest.raises(HvdError, match="--unsigned"):
-        transfer.fingerprint(unsigned, "ABC")
+        cache.fingerprint(unsigned, "ABC")
     with pytest.raises(HvdError, match="oci://registry.example.org/x"):
-        transfer.fingerprint(cache.named("oci://registry.example.org/x"), "")
+        cache.fingerprint(cache.named("oci://registry.example.org/x"), "")
 
 
 def package(name, state, installed=False, detail=""):

@@ -8,7 +8,7 @@ import pytest
 
 from hvd.core import paths
 from hvd.core.errors import HvdError
-from hvd.deliver.activation import plan
+from hvd.deliver import activation
 from hvd.jupyter import kernel, lab
 from tests import builds
 
@@ -29,7 +29,7 @@ def prefix(tmp_path):
 
 def install(prefix, name="hvd-local"):
     subject = made("local-hvd")
-    return kernel.install(subject, plan.make(subject), name, str(prefix))
+    return kernel.install(subject, activation.plan(subject), name, str(prefix))
 
 
 def test_the_kernel_stands_alone_and_is_replaced(prefix):

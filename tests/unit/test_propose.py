@@ -8,8 +8,7 @@ import pathlib
 import pytest
 
 from hvd.upkeep import checkout, proposal
-from hvd.upkeep.change import Change
-from hvd.upkeep.proposal import Proposal, Tried
+from hvd.upkeep.proposal import Change, Proposal, Tried
 from tests.checkout import commit, run, script
 
 #: Keeps the options of a push.

@@ -12,7 +12,7 @@ import pytest
 
 from hvd.core import paths
 from hvd.deliver.publish import store
-from hvd.deliver.publish.plan import Origin, Tree
+from hvd.deliver.publish.plan import LANGUAGES, Origin, Tree
 from tests import publishing
 
 NAME = "horovod/0.28.1-torch-2.13-openmpi-4.1"
@@ -42,7 +42,7 @@ def variables():
 
 
 def tree(*versions: str) -> Tree:
-    files = {f"{tool}/horovod/{v}": v.encode() * 999 for tool in store.TOOLS for v in versions}
+    files = {f"{tool}/horovod/{v}": v.encode() * 999 for tool in LANGUAGES for v in versions}
     return Tree(files, {path: Origin("local-hvd", "pip") for path in files}, {})
 
 
@@ -96,7 +96,7 @@ def test_a_kill_at_any_moment_leaves_a_whole_tree(first, step, tmp_path) -> None
         found = store.read(root).tree
         assert found.files in (before.files, tree("1", "2").files)
         seen.add(len(found.files))
-        for tool in store.TOOLS:
+        for tool in LANGUAGES:
             for path in (root / tool).rglob("*") if (root / tool).exists() else ():
                 assert path.is_file() or path.is_dir()
         put(root, "1", "2")

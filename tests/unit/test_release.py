@@ -100,7 +100,7 @@ def test_a_releaser_signs_with_a_key_of_their_own(clone, gnupg, tmp_path):
     run([*words, "ed25519", "sign"], env=own)
     make(clone, "0.1.0", "--sign", "r@example.org", "--to", tmp_path / "out", GNUPGHOME=gnupg)
     run(["git", "-C", clone, "verify-tag", "v0.1.0"], env=own)
-    sums = tmp_path / "out" / release.SUMS
+    sums = tmp_path / "out" / "SHA256SUMS"
     verify = ["gpg", "--verify", tmp_path / "out" / release.SIGNATURE, sums]
     run(verify, env=own)
     sums.write_text(sums.read_text().replace("0", "1"))

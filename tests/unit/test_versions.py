@@ -16,10 +16,9 @@ from hvd.fetch.python_index import File
 from hvd.matrix import definition, plan
 from hvd.matrix.needs import Needs
 from hvd.model import recipe, specs, versions
-from hvd.upkeep import bound, change, checkout, newest, own, pins, proposal, trial
-from hvd.upkeep.change import Change
+from hvd.upkeep import bound, checkout, lookup, newest, pins, proposal
 from hvd.upkeep.lookup import Lookup
-from hvd.upkeep.proposal import Proposal, Tried
+from hvd.upkeep.proposal import Change, Proposal, Tried
 from tests import matrix as made
 from tests.checkout import run
 
@@ -51,8 +50,8 @@ def found(index, planned):
     """A function that looks everything on the index up, by name and pinned version."""
 
     def look() -> Dict[str, Proposal]:
-        lookup = Lookup(matrix, planned)
-        proposals = [*lookup.distributions(), *lookup.horovod()]
+        known = Lookup(matrix, planned)
+        proposals = [*known.distributions(), *known.horovod()]
         return {f"{each.name} {each.pinned}": each for each in proposals}
 
     return look
@@ -143,7 +142,7 @@ def test_the_files_that_a_python_can_install(name, fits):
 def test_a_new_series_is_a_value_of_its_own_that_must_be_tried(found, index, copy):
     index["mpich"].append(File(WHEEL.format("mpich", "6.0.0")))
     each = found()["mpich 5.0.2"]
-    change.apply(each.changes, copy)
+    proposal.apply([each], copy)
     after = definition.load(copy / "ci" / "matrix.yaml")
     assert after.choices["mpi"]["mpich-6"].requirement == "mpich==6.0.0"
     assert {"mpi": "mpich-6"} in after.must
@@ -166,7 +165,7 @@ def test_a_framework_beyond_the_recipe_s_bound_raises_it(
     index[name].append(File(f"{name.replace('-', '_')}-{version}-cp311-cp311-linux_x86_64.whl"))
     assert bound.refused_from(package, version)
     (each,) = found().values()
-    change.apply(each.changes, copy)
+    proposal.apply([each], copy)
 
     horovod = recipe.load("py-horovod", copy / "packages")
 
@@ -197,7 +196,7 @@ def test_a_build_for_cpus_asks_for_no_cuda(found, index):
 def test_a_horovod_is_a_version_of_the_recipe(found, index, copy):
     index["horovod"].append(File("horovod-0.29.0.tar.gz", sha256="a" * 64))
     each = found()["horovod 0.28.1"]
-    change.apply(each.changes, copy)
+    proposal.apply([each], copy)
     assert list(recipe.load("py-horovod", copy / "packages").versions().items())[0] == (
         "0.29.0",
         "a" * 64,
@@ -224,13 +223,12 @@ def repository(tmp_path):
 
 def test_releases_of_spack_s_packages(repository, planned, copy, tmp_path):
     tags = repository("v2026.03.0", "v2026.03.2", "v2026.06.0", "v2026.09.1", "e4s-26.06")
-    lookup = Lookup(matrix, planned)
-    found = lookup._packages(str(tmp_path / "repository"))
+    found = Lookup(matrix, planned).repository("packages", str(tmp_path / "repository"))
     assert [(each.pinned, each.newest) for each in found] == [
         ("v2026.03.0", "v2026.03.2"),
         ("v2026.06.0", "v2026.09.1"),
     ]
-    change.apply((line for each in found for line in each.changes), copy)
+    proposal.apply(found, copy)
     after = versions.load(copy / "ci" / "versions.yaml")
     # of an annotated tag, the commit
     commit = run(["git", "-C", tmp_path / "repository", "rev-parse", "v2026.09.1^{}"]).strip()
@@ -242,12 +240,12 @@ def test_releases_of_spack_s_packages(repository, planned, copy, tmp_path):
 
 def test_releases_of_spack(repository, planned, copy, tmp_path):
     tags = repository("v1.1.0", "v1.1.3", "v1.3.0")
-    found = Lookup(matrix, planned)._spack(str(tmp_path / "repository"))
+    found = Lookup(matrix, planned).repository("spack", str(tmp_path / "repository"))
     assert [(each.name, each.newest) for each in found] == [
         ("spack", "v1.1.3"),
         ("spack", "v1.3.0"),
     ]
-    change.apply((line for each in found for line in each.changes), copy)
+    proposal.apply(found, copy)
     after = versions.load(copy / "ci" / "versions.yaml")
     assert after.pair("spack-1.1").spack.commit == tags["refs/tags/v1.1.3"]
     assert after.pair("spack-1.3").spack == versions.Pin("1.3", tags["refs/tags/v1.3.0"])
@@ -257,13 +255,17 @@ def test_what_hvd_itself_is_run_with():
     def releases(name: str):
         return newest.releases([File(WHEEL.format(name.replace("-", "_"), "0.0.1"))])
 
-    assert own.newer(releases) == []
+    assert lookup.tool(releases) == []
     later = {"rich": "9999.1"}
-    (each,) = own.newer(
+    (each,) = lookup.tool(
         lambda name: newest.releases([File(WHEEL.format("x", later.get(name, "0.0.1")))])
     )
     assert each.newest == "rich 9999.1" and each.pinned.startswith("rich ")
     assert "--upgrade" in each.note
+
+
+def proposed(*changes: Change) -> Proposal:
+    return Proposal("x", "1", "2", changes, ())
 
 
 def test_changes_are_made_all_or_none(copy):
@@ -272,10 +274,10 @@ def test_changes_are_made_all_or_none(copy):
     first = before.split("\n")[0]
     good = Change("repo.yaml", 7, first, "# new\n" + first)
     with pytest.raises(HvdError, match="LICENSE: line 3 is no longer 'no such line'"):
-        change.apply([good, Change("LICENSE", 3, "no such line", "")], copy)
+        proposal.apply([proposed(good, Change("LICENSE", 3, "no such line", ""))], copy)
     assert file.read_text() == before
     # found by its content, wherever it went
-    change.apply([good], copy)
+    proposal.apply([proposed(good)], copy)
     assert file.read_text() == f"# new\n{before}"
 
 
@@ -285,7 +287,7 @@ def test_a_proposal_is_tried_in_a_copy(found, index, tmp_path):
     before = definition.FILE.read_text()
     current = Run("versions", "matrix")
     with current.stage("build"), current.step("x") as task:
-        tried = trial.run(each, tmp_path / "copy", False, task)
+        tried = proposal.attempt(each, tmp_path / "copy", False, task)
     # its value of the axis is known there, and an index with builds for CUDA alone is not asked
     (outcome,) = tried.results
     assert outcome.cell == each.cells[0] and outcome.result == "skipped", outcome
@@ -298,7 +300,7 @@ def test_a_cell_that_is_not_there_is_broken(tmp_path):
     nothing = Proposal("x", "1", "2", (), ("no-such-cell",))
     current = Run("versions", "matrix")
     with current.stage("build"), current.step("x") as task:
-        tried = trial.run(nothing, tmp_path / "copy", False, task)
+        tried = proposal.attempt(nothing, tmp_path / "copy", False, task)
     assert tried.verdict == "fails"
     assert "leave no cell" in tried.results[0].reason
 

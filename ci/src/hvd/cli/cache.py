@@ -14,7 +14,7 @@ import typer
 from hvd.build import engine_spack, pipeline
 from hvd.build.engine_spack import SpackEngine, pair_of
 from hvd.build.pipeline import Options
-from hvd.cache import cache, keyring, transfer
+from hvd.cache import cache, keyring
 from hvd.cli.common import SOURCES, SpecOption, chosen, takes
 from hvd.core import console, lock, paths, process
 from hvd.core.errors import HvdError
@@ -62,10 +62,10 @@ def push(
     subject = environment.load(name)
     wanted = cache.named(url, unsigned)
     built.check(built.find(name, "spack"), SpackEngine.digest(subject))
-    signer = transfer.fingerprint(wanted, key)
+    signer = cache.fingerprint(wanted, key)
     with _located(options, name, pair_of(subject)) as (located, run):
         with run.step("spack buildcache push") as task:
-            transfer.push(located, subject, wanted, signer, task, force, private)
+            cache.push(located, subject, wanted, signer, task, force, private)
             task.say(wanted.url)
     console.note(f"signed with {signer}" if signer else "not signed")
 
@@ -181,7 +181,7 @@ def trust(
     with _located(options, "keys", options.sources.pair) as (located, run):
         with run.step("keys of the cache") as task, tempfile.TemporaryDirectory() as scratch:
             file = pathlib.Path(scratch, "key")
-            transfer.fetch_key(located, place, fingerprint, file, task.log)
+            cache.fetch_key(located, place, fingerprint, file, task.log)
             added = keyring.add(file, fingerprint)
     _note_added(added)
 

@@ -11,7 +11,7 @@ import typer
 from hvd.cli.common import BuiltArgument, BuiltByOption, EngineName
 from hvd.core import console, paths
 from hvd.core.errors import HvdError
-from hvd.deliver.activation import plan
+from hvd.deliver import activation
 from hvd.jupyter import kernel, lab
 from hvd.launch.program import callers
 from hvd.model import built, environment
@@ -53,7 +53,7 @@ def install_kernel(
     if [user, bool(prefix), sys_prefix].count(True) > 1:
         raise HvdError("--user, --prefix and --sys-prefix exclude each other", "choose one")
     subject = built.find(name, engine.value)
-    wanted = plan.make(subject)
+    wanted = activation.plan(subject)
     caller = callers(os.environ)
     after = wanted.applied(caller)
     python = shutil.which("python", path=after["PATH"]) or "python"

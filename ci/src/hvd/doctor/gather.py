@@ -16,8 +16,7 @@ import yaml
 
 from hvd.core import paths, process
 from hvd.core.errors import HvdError
-from hvd.deliver.activation import parts
-from hvd.deliver.activation import plan as activation
+from hvd.deliver import activation
 from hvd.doctor import driver, elf, probe
 from hvd.doctor.model import MPI_LIBRARIES, Facts, Gpus, Launcher, Spack
 from hvd.fetch import clone
@@ -46,7 +45,7 @@ def facts(name: str, engine: str, shell: Mapping[str, str]) -> Facts:
     environment.load(name)
     try:
         built = find(name, engine)
-        plan = activation.make(built)
+        plan = activation.plan(built)
     except HvdError as error:
         return Facts(name, not_built=error.message, remedy=error.remedy, shell=shell)
     own = plan.applied({k: v for k, v in shell.items() if k != "LD_LIBRARY_PATH"})
@@ -161,7 +160,7 @@ def _framework(built: Built, python: str, variables: Mapping[str, str]) -> Dict[
 
 def _fabric(built: Built, shell: Mapping[str, str]) -> Dict[str, str]:
     """Return the site's variables for as many nodes as the job has, or two."""
-    machine, _ = parts.place(built) or (None, None)
+    machine, _ = activation.place(built)
     if not machine:
         return {}
     nodes = shell.get("SLURM_JOB_NUM_NODES", "")

@@ -6,7 +6,7 @@ import dataclasses
 import enum
 from typing import Dict, FrozenSet, List, Mapping, Optional, Tuple
 
-from hvd.deliver.activation.parts import MARK
+from hvd.deliver.activation import MARK
 from hvd.model.built import Built
 
 #: File names of the MPI libraries that Horovod can be linked with begin so.

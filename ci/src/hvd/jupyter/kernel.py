@@ -11,8 +11,8 @@ import tempfile
 from typing import Mapping
 
 from hvd.core.errors import HvdError
-from hvd.deliver.activation import shells
-from hvd.deliver.activation.plan import Plan
+from hvd.deliver import activation
+from hvd.deliver.activation import Plan
 from hvd.model.built import Built
 
 #: The key in a kernel's metadata that names its environment.
@@ -87,7 +87,7 @@ def install(built: Built, plan: Plan, name: str, prefix: str) -> pathlib.Path:
     with tempfile.TemporaryDirectory() as scratch:
         source = pathlib.Path(scratch, name)
         source.mkdir(mode=0o755)
-        (source / "activate.sh").write_text(shells.render(plan, "activate.sh"))
+        (source / "activate.sh").write_text(activation.render(plan, "activate.sh"))
         (source / "kernel.json").write_text(json.dumps(specification, indent=1) + "\n")
         try:
             return pathlib.Path(

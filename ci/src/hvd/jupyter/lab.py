@@ -10,8 +10,7 @@ from typing import Mapping
 from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.core.files import write_atomically
-from hvd.deliver import template
-from hvd.deliver.activation import parts
+from hvd.deliver import activation, template
 from hvd.launch import batch, request
 from hvd.launch.request import Request
 from hvd.model import environment
@@ -65,7 +64,7 @@ def job(built: Built, script: pathlib.Path, account: str, time: str, queue: str)
     Raises:
         HvdError: the site has no scheduler.
     """
-    machine, use = parts.place(built) or (None, None)
+    machine, use = activation.place(built)
     if not machine or machine.scheduler == "none":
         raise HvdError(
             f"{built.environment} is for machines without a scheduler",

@@ -8,29 +8,28 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
 import tempfile
-from typing import List, Sequence
+from typing import Sequence
 
 from packaging.version import InvalidVersion, Version
 
 from hvd.core import paths, process
 from hvd.core.errors import HvdError
 from hvd.core.run import Task
-from hvd.deliver.bundle import content
-from hvd.fetch import python_index
+from hvd.deliver import bundle
 from hvd.model.versions import Pair, pinned
 from hvd.upkeep import checkout
 
 CHANGELOG = pathlib.Path("CHANGELOG.md")
 CITATION = pathlib.Path("CITATION.cff")
 PROJECT = pathlib.Path("ci", "pyproject.toml")
-#: The checksum of each file that is handed out, for sha256sum(1), and its signature.
-SUMS, SIGNATURE = "SHA256SUMS", "SHA256SUMS.asc"
+#: The signature of the checksums.
+SIGNATURE = f"{bundle.SUMS}.asc"
 _UNRELEASED = "## Unreleased"
 _TESTED = re.compile(r"^Tested with [^\n]*\n(?:[^\n]+\n)*", re.MULTILINE)
 #: Seconds for a bundle, which may download gigabytes.
 _TIMEOUT = 6 * 3600
+_NOTHING = "nothing is released; set what it asks for, and try again"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +74,7 @@ def plan(version: str, key: str = "") -> Release:
         raise HvdError(
             f"{CHANGELOG} has no section '{_UNRELEASED}'", "add it, and write what has changed"
         )
-    return Release(version, datetime.date.today().isoformat(), content.commit(), key)
+    return Release(version, datetime.date.today().isoformat(), bundle.commit(), key)
 
 
 def make(release: Release, bundles: Sequence[str], directory: pathlib.Path, task: Task) -> None:
@@ -91,24 +90,27 @@ def make(release: Release, bundles: Sequence[str], directory: pathlib.Path, task
         raise HvdError(f"{directory} is there already", "remove it, or name another with --to")
     directory.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".release-", dir=directory.parent) as scratch:
-        tree, files = pathlib.Path(scratch, f"hvd-{release.version}"), pathlib.Path(scratch, "out")
+        tree, files = pathlib.Path(scratch, "tree"), pathlib.Path(scratch, "out")
         files.mkdir()
-        _git(paths.ROOT, "worktree", "add", "--quiet", "--detach", tree, release.commit)
-        try:
+        with checkout.worktree(tree, release.commit, _NOTHING):
             commit = _commit(release, tree)
-            _archive(release, commit, files)
-            for name in bundles:
-                task.say(f"bundle of {name}")
-                _bundle(release, name, tree, files, task.log)
-            _seal(release, files)
+            name = f"hvd-{release.version}"
+            archive = ("archive", f"--prefix={name}/", "-o", files / f"{name}.tar.gz", commit)
+            _git(paths.ROOT, *archive)
+            for each in bundles:
+                task.say(f"bundle of {each}")
+                command = checkout.command("bundle", each, "--to", files / f"{name}-{each}.tar")
+                variables = checkout.variables(tree)
+                process.run(command, log=task.log, cwd=tree, env=variables, timeout=_TIMEOUT)
+            bundle.write_sums(files)
+            if release.key:
+                _sign(release.key, files)
             _tag(release, commit, tree)
             try:
                 _git(paths.ROOT, "merge", "--quiet", "--ff-only", commit)
             except HvdError:
                 _git(paths.ROOT, "tag", "--delete", release.tag)
                 raise
-        finally:
-            _git(paths.ROOT, "worktree", "remove", "--force", tree)
         os.rename(files, directory)
 
 
@@ -154,31 +156,11 @@ def _replace(file: pathlib.Path, pattern: str, line: str) -> None:
     file.write_text(text)
 
 
-def _archive(release: Release, commit: str, files: pathlib.Path) -> None:
-    name = f"hvd-{release.version}"
-    output = files / f"{name}.tar.gz"
-    _git(paths.ROOT, "archive", f"--prefix={name}/", "-o", output, commit)
-
-
-def _bundle(
-    release: Release, name: str, tree: pathlib.Path, files: pathlib.Path, log: pathlib.Path
-) -> None:
-    output = files / f"hvd-{release.version}-{name}.tar"
-    command = checkout.command("bundle", name, "--to", output)
-    environment = checkout.variables(tree)
-    process.run(command, log=log, cwd=tree, env=environment, timeout=_TIMEOUT)
-
-
-def _seal(release: Release, files: pathlib.Path) -> None:
-    """Write the checksums of all files, and sign them."""
-    names = sorted(path.name for path in files.iterdir())
-    lines = [f"{python_index.digest(files / name)}  {name}\n" for name in names]
-    (files / SUMS).write_text("".join(lines))
-    if release.key:
-        if not shutil.which("gpg"):
-            raise HvdError("gpg is not on PATH", "install it: the package gnupg")
-        words = ["--local-user", release.key, "--armor", "--detach-sign"]
-        _run(["gpg", *words, "--output", str(files / SIGNATURE), str(files / SUMS)])
+def _sign(key: str, files: pathlib.Path) -> None:
+    if not shutil.which("gpg"):
+        raise HvdError("gpg is not on PATH", "install it: the package gnupg")
+    words = ["--local-user", key, "--armor", "--detach-sign", "--output", SIGNATURE, bundle.SUMS]
+    checkout.run(["gpg", *words], files, _NOTHING)
 
 
 def _tag(release: Release, commit: str, tree: pathlib.Path) -> None:
@@ -189,16 +171,4 @@ def _tag(release: Release, commit: str, tree: pathlib.Path) -> None:
 
 
 def _git(directory: pathlib.Path, *words: object) -> str:
-    return _run(["git", "-C", str(directory), *map(str, words)])
-
-
-def _run(command: List[str]) -> str:
-    done = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300
-    )
-    if done.returncode != 0:
-        raise HvdError(
-            f"`{' '.join(command[:6])} ...` failed: {done.stdout.strip()}",
-            "nothing is released; set what it asks for, and try again",
-        )
-    return done.stdout
+    return checkout.git(directory, *words, remedy=_NOTHING)
