@@ -9,7 +9,7 @@ import pytest
 from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.deliver import activation
-from hvd.jupyter import kernel, lab
+from hvd.jupyter import kernel
 from tests import builds
 
 
@@ -76,9 +76,11 @@ def test_a_python_without_ipykernel(tmp_path):
 
 def job(name, **options):
     subject = made(name)
-    script = lab.write(subject, "/opt/my lab/bin/jupyter", paths.state() / "data", "me@login")
+    script = kernel.write_lab(
+        subject, "/opt/my lab/bin/jupyter", paths.state() / "data", "me@login"
+    )
     asked = {"account": "", "time": "", "queue": "", **options}
-    return script, lab.job(subject, script, **asked)
+    return script, kernel.job(subject, script, **asked)
 
 
 @pytest.mark.parametrize(
@@ -111,10 +113,10 @@ def test_which_jupyter(tmp_path):
         (tmp_path / program).write_text("#!/bin/sh\n")
         os.chmod(tmp_path / program, 0o755)
     own = str(tmp_path / "jupyter")
-    assert lab.find("", {"PATH": "/nowhere"}, {"PATH": str(tmp_path)}) == own
-    assert lab.find(own, {}) == own
+    assert kernel.find_jupyter("", {"PATH": "/nowhere"}, {"PATH": str(tmp_path)}) == own
+    assert kernel.find_jupyter(own, {}) == own
     with pytest.raises(HvdError, match="PATH"):
-        lab.find("", {"PATH": "/nowhere"})
+        kernel.find_jupyter("", {"PATH": "/nowhere"})
     (tmp_path / "jupyter-lab").unlink()
     with pytest.raises(HvdError, match=own):
-        lab.find(own, {"PATH": str(tmp_path)})
+        kernel.find_jupyter(own, {"PATH": str(tmp_path)})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 
 import pytest
 
@@ -12,7 +13,7 @@ from hvd.docs import site_page
 from hvd.model import environment, site
 from hvd.solve import site_check
 
-SITES = [name for name in site.names() if name != site_page.LOCAL]
+SITES = [name for name in site.names() if name != site.LOCAL]
 
 
 def test_what_is_made_is_up_to_date() -> None:
@@ -73,10 +74,10 @@ def test_a_page_leads_from_a_login_node_to_two_ranks(name) -> None:
 
 @pytest.fixture
 def elsewhere(tmp_path, monkeypatch):
-    """A README that is ours to change, and no pages."""
+    """A README that is ours to change, and pages that are up to date."""
     readme = tmp_path / "README.md"
     monkeypatch.setattr(site_page, "README", readme)
-    monkeypatch.setattr(site_page, "_names", list)
+    monkeypatch.setattr(site_page, "PAGES", shutil.copytree(site_page.PAGES, tmp_path / "sites"))
     return readme
 
 

@@ -15,7 +15,7 @@ from hvd.core import console, lock, paths
 from hvd.core.errors import HvdError
 from hvd.deliver import activation
 from hvd.launch import request, schedulers
-from hvd.launch.program import callers
+from hvd.launch.start import callers
 from hvd.model import built, site
 from hvd.reframe import systems
 

@@ -11,7 +11,7 @@ import typer
 
 from hvd.core import console
 from hvd.core.errors import HvdError
-from hvd.launch import batch, methods, program, request, schedulers
+from hvd.launch import batch, methods, request, schedulers, start
 from hvd.launch.request import Request
 
 _SHAPE = "How many ranks, and where"
@@ -139,7 +139,7 @@ def launch(
         raise HvdError("no program to start", "put it behind --, for example: -- python train.py")
     request.check(asked)
     if run:
-        program.run(asked, os.environ)  # does not return
+        start.run(asked, os.environ)  # does not return
     if allocate:
         text = batch.allocation(asked) + "\n"
     elif whole_script:

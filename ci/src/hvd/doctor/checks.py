@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+import dataclasses
+import enum
 import os
 import re
 from typing import Callable, Dict, Iterable, List, Tuple
 
-from hvd.doctor.model import MPI_LIBRARIES, Facts, Finding, Launcher, State
+from hvd.doctor.gather import MPI_LIBRARIES, Facts, Launcher
 from hvd.model.versions import pinned
+
+
+class State(str, enum.Enum):
+    """How a check ended; what cannot be looked at is not known, which is not ok."""
+
+    ok = "ok"
+    warn = "warn"
+    fail = "fail"
+    unknown = "not known"
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """The finding of a check."""
+
+    check: str
+    state: State
+    finding: str  #: a sentence without a full stop
+    remedy: str = ""  #: if it is not ok
+
 
 ok, warn, fail, unknown = State
 #: State, finding, and a remedy if it is not ok.
@@ -74,11 +96,8 @@ def _pair(facts: Facts) -> Result:
     if known is None:
         return fail, f"{spack.pair} is no supported pair", pinned().choices()
     if not spack.version:
-        return (
-            warn,
-            f"the Spack that built it is gone: {spack.root}; the build works without",
-            setup,
-        )
+        found = f"the Spack that built it is gone: {spack.root}; the build works without"
+        return warn, found, setup
     if spack.version != known.spack.version:
         found = f"Spack at {spack.root} is {spack.version}, and {known.name} has"
         return fail, f"{found} {known.spack.version}", setup
@@ -182,10 +201,9 @@ def _nccl(facts: Facts) -> Result:
     """NCCL is linked shared, and there is one copy of it."""
     name = "librccl.so" if facts.built.gpu == "rocm" else "libnccl.so"
     if name == "libnccl.so":
-        if not facts.extensions:
+        if not facts.needed:
             return unknown, "none of Horovod's libraries could be read"
-        needed = {each for names in facts.extensions.values() for each in names}
-        if not any(each.startswith(("nccl", name)) for each in needed):
+        if not any(each.startswith(("nccl", name)) for each in facts.needed):
             state = warn if facts.built.nccl_link == "static" else fail
             found = "linked static: neither the site's NCCL nor a network plugin can replace it"
             return state, found, "build it with nccl_link=shared"
@@ -226,11 +244,8 @@ def _architectures(facts: Facts) -> Result:
         found += f"; framework: {' '.join(facts.architectures)}"
     here = sorted(set(facts.gpus.capabilities))
     if not here:
-        return (
-            unknown,
-            f"{found}; {facts.gpus.reason or 'the driver shows no GPU'}",
-            _ON_A_GPU_NODE,
-        )
+        found += f"; {facts.gpus.reason or 'the driver shows no GPU'}"
+        return unknown, found, _ON_A_GPU_NODE
     found += f"; here: {' '.join(here).replace('.', '')}"
     missing = [each for each in here if built and not _runs_on(each, built)]
     if missing:
@@ -298,7 +313,7 @@ def _mismatch(facts: Facts, launcher: Launcher) -> str:
             return ""
         return f"{launcher.path} is {launcher.version}, and Horovod is linked with {_mpi(facts)}"
     # not every MPI says what it is: compare places
-    prefix = os.path.dirname(os.path.dirname(launcher.real))
+    prefix = os.path.dirname(os.path.dirname(os.path.realpath(launcher.path)))
     library = os.path.realpath(facts.library(*MPI_LIBRARIES)[0])
     if library.startswith(f"{prefix}/"):
         return ""

@@ -77,6 +77,14 @@ class Scheduler:
         values.update(self.of_nodes(request.partition, request.queue))
         return fill(self.interactive[command] if command else self.batch, values)
 
+    def asked(self, request: Request, key: str) -> Any:
+        """Return what the site's file says below ``key`` of the partition."""
+        found = getattr(request.partition, key)
+        if found is None:
+            where = f"{request.site.name}: partition {request.partition.name}"
+            raise HvdError(f"{where} has no {self.title} queue", f"add '{key}' to it in site.yaml")
+        return found
+
 
 class Slurm(Scheduler):
     title = "Slurm"
@@ -151,12 +159,7 @@ class Lsf(Scheduler):
         return {"queue": queue or partition.lsf.queue} if partition.lsf else {}
 
     def of_job(self, request: Request) -> Dict[str, Any]:
-        lsf = request.partition.lsf
-        if lsf is None:
-            raise HvdError(
-                f"{request.site.name}: partition {request.partition.name} has no LSF queue",
-                "add 'lsf' to it in site.yaml",
-            )
+        lsf = self.asked(request, "lsf")
         hours, minutes = divmod(_minutes(request.time), 60)
         shape = [f"-nnodes {request.nodes}"]
         if request.racks:
@@ -213,12 +216,7 @@ class Pbs(Scheduler):
         return {**vars(pbs), "queue": queue or pbs.queue} if pbs else {}
 
     def of_job(self, request: Request) -> Dict[str, Any]:
-        pbs = request.partition.pbs
-        if pbs is None:
-            raise HvdError(
-                f"{request.site.name}: partition {request.partition.name} has no PBS queue",
-                "add 'pbs' to it in site.yaml",
-            )
+        pbs = self.asked(request, "pbs")
         return {"select": ":".join(filter(None, (str(request.nodes), pbs.chunk)))}
 
     def access(self, partition: Partition) -> List[str]:

@@ -99,19 +99,18 @@ def run(subjects: Sequence[str], options: Options) -> Report:
         StageFailed: a checkout cannot be set up.
     """
     sources = options.sources
-    named = {"spack": sources.spack, "packages": sources.packages}
+    named = {
+        "spack": sources.spack,
+        "packages": sources.packages,
+        "compiler-wrapper": sources.compiler_wrapper,
+    }
     addresses = {**pinned().git, **{kind: each for kind, each in named.items() if each}}
-    if sources.compiler_wrapper:
-        addresses["compiler-wrapper"] = sources.compiler_wrapper
-    pair = (
-        pinned().pair(sources.pair)
-        if sources.pair
-        else max(pinned().pairs, key=lambda each: each.packages.version)
-    )
+    newest_pair = max(pinned().pairs, key=lambda each: each.packages.version)
+    pair = pinned().pair(sources.pair) if sources.pair else newest_pair
     good = {"spack": pair.spack.commit, "packages": pair.packages.commit}
     process.adopt_orphans()
     with lock.exclusive(paths.state() / "lock"):
-        canary = _Canary(options, addresses, Run("canary", "spack", options.verbose))
+        canary = _Canary(options, addresses)
         newest = canary.fetch(good)
         bad = {kind: newest[kind].id for kind in KINDS}
         failures = canary.failures(subjects, bad)
@@ -136,17 +135,18 @@ def run(subjects: Sequence[str], options: Options) -> Report:
 class _Canary:
     """The repositories, and solves with any of their commits."""
 
-    def __init__(self, options: Options, addresses: Mapping[str, str], current: Run) -> None:
+    def __init__(self, options: Options, addresses: Mapping[str, str]) -> None:
         self.options = dataclasses.replace(options, fresh=True)
-        self.addresses = dict(addresses)
-        self.run = current
+        self.addresses = addresses
+        self.run = Run("canary", "spack", options.verbose)
         cache = paths.cache() / "canary"
         self.histories = {
             # one for each address: a fork's commits are of no use to another
             kind: History(addresses[kind], cache / f"{kind}-{stamp.of(addresses[kind])[:8]}")
             for kind in KINDS
         }
-        self._known: Dict[Tuple[str, str, str], str] = {}
+        #: Reasons of failures by name, empty for what is right, by the commits of `KINDS`.
+        self._known: Dict[Tuple[str, ...], Dict[str, str]] = {}
 
     def fetch(self, good: Commits) -> Dict[str, Commit]:
         """Fetch both histories with the good commits, and return the newest commits."""
@@ -161,17 +161,12 @@ class _Canary:
 
     def failures(self, subjects: Iterable[str], commits: Commits) -> Dict[str, str]:
         """Return the reason for each of ``subjects`` that has no right solution."""
-        wanted = [name for name in subjects if self._key(name, commits) not in self._known]
+        known = self._known.setdefault(tuple(commits[kind] for kind in KINDS), {})
+        wanted = [name for name in subjects if name not in known]
         if wanted:
             console.note(", ".join(f"{kind} {commits[kind][:12]}" for kind in KINDS))
-            for name, reason in self._solve(wanted, commits).items():
-                self._known[self._key(name, commits)] = reason
-        found = {name: self._known[self._key(name, commits)] for name in subjects}
-        return {name: reason for name, reason in found.items() if reason}
-
-    @staticmethod
-    def _key(name: str, commits: Commits) -> Tuple[str, str, str]:
-        return name, commits["spack"], commits["packages"]
+            known.update(self._solve(wanted, commits))
+        return {name: known[name] for name in subjects if known[name]}
 
     def _solve(self, subjects: Sequence[str], commits: Commits) -> Dict[str, str]:
         """Return the reasons of failures, empty for what is right."""
@@ -186,21 +181,18 @@ class _Canary:
                     spack.find_tools(task.log, [])
         with self.run.stage("concretize"):
             if HOROVOD in subjects:
-                found[HOROVOD] = self._solve_plainly(spack)
+                # as a user does who has added the repository, and nothing else
+                with self.run.step(f"spack spec {HOROVOD}") as task:
+                    found[HOROVOD] = ""
+                    try:
+                        spack.run(*UNCACHED, "spec", HOROVOD, log=task.log, timeout=3600)
+                    except HvdError as error:
+                        task.failed(error.message)
+                        found[HOROVOD] = _reason(error)
             titles = {each.name: environment.base(each) for each in environments}
             for step, _, error in solve_all.solve_each(tasks) if tasks else ():
                 found[titles[step.name]] = _reason(error) if error else ""
         return found
-
-    def _solve_plainly(self, spack: Spack) -> str:
-        """Solve py-horovod as a user does who has added the repository, and nothing else."""
-        with self.run.step(f"spack spec {HOROVOD}") as task:
-            try:
-                spack.run(*UNCACHED, "spec", HOROVOD, log=task.log, timeout=3600)
-            except HvdError as error:
-                task.failed(error.message)
-                return _reason(error)
-        return ""
 
     def _spack(self, commits: Commits) -> Spack:
         """Check the commits out, and return the Spack that they make."""

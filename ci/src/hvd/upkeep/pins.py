@@ -49,7 +49,7 @@ class Pin:
 
     file: pathlib.Path
     line: int
-    requirement: Requirement
+    name: str
     version: str
     series: str
     axis: str
@@ -57,10 +57,6 @@ class Pin:
     pythons: Tuple[str, ...]
     machine: str
     main: bool
-
-    @property
-    def name(self) -> str:
-        return self.requirement.name
 
 
 def load(matrix: Matrix) -> List[Pin]:
@@ -128,7 +124,7 @@ def _pin(matrix: Matrix, file: pathlib.Path, path: Tuple[str, ...], node: Any) -
         pythons = tuple(each for each in allowed if _applies(requirement, each, machine))
         if pythons:
             return Pin(
-                *(file, node.start_mark.line + 1, requirement, exact[0], named_after),
+                *(file, node.start_mark.line + 1, requirement.name, exact[0], named_after),
                 *(axis, values, pythons, machine, main),
             )
     return None
