@@ -108,12 +108,3 @@ def test_a_notebook_runs_in_the_kernel(kernel):
     nbclient.NotebookClient(notebook, timeout=120, km=manager).execute()
     output = "".join(each.get("text", "") for each in notebook.cells[0].outputs)
     assert said(output) == [(0, 1)], output
-
-
-def test_a_kernel_of_another_is_kept(built_horovod, kernel):
-    directory = kernel / "share" / "jupyter" / "kernels" / "mine"
-    directory.mkdir()
-    (directory / "kernel.json").write_text('{"argv": [], "display_name": "mine"}')
-    output = built_horovod.hvd("kernel", f"--prefix={kernel}", "--name=mine", status=2)
-    assert "is a kernel that ./hvd has not written" in output.replace("\n", " ")
-    assert json.loads((directory / "kernel.json").read_text())["display_name"] == "mine"

@@ -6,7 +6,7 @@ import pathlib
 import sys
 import tarfile
 import textwrap
-from typing import Dict
+from typing import Dict, NamedTuple
 
 import pytest
 
@@ -47,14 +47,31 @@ def _builds(name: str) -> bool:
     return name.startswith("cmake/") or name.endswith(BUILD_SYSTEM)
 
 
-@pytest.fixture
-def launched(monkeypatch, capsys, tmp_path):
-    """Run ``./hvd launch`` in this process, in no job but what ``environ`` says.
+class Done(NamedTuple):
+    """A command that is over."""
 
-    Nothing is built.
-    """
+    status: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def hvd(capsys):
+    """Run ``./hvd`` in this process."""
     from hvd.cli import main as cli
-    from tests.unit.launching import Done
+
+    def run(*arguments: object) -> Done:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            cli.main(list(map(str, arguments)))
+        return Done(ended.value.code or 0, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def launched(monkeypatch, hvd):
+    """Run ``./hvd launch`` in this process, in no job but what ``environ`` says."""
 
     def run(arguments, **environ) -> Done:
         with monkeypatch.context() as patch:
@@ -62,26 +79,18 @@ def launched(monkeypatch, capsys, tmp_path):
                 patch.delenv(name, raising=False)
             for name, value in environ.items():
                 patch.setenv(name, value)
-            capsys.readouterr()
-            with pytest.raises(SystemExit) as ended:
-                cli.main(["launch", *arguments])
-        printed = capsys.readouterr()
-        return Done(ended.value.code or 0, printed.out, printed.err)
+            return hvd("launch", *arguments)
 
     return run
 
 
 @pytest.fixture
-def publish(capsys):
+def publish(hvd):
     """Run ``./hvd publish`` in this process; its status, and all that it says."""
-    from hvd.cli import main as cli
 
     def run(*arguments: object):
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            cli.main(["publish", *map(str, arguments)])
-        printed = capsys.readouterr()
-        return ended.value.code or 0, printed.out + printed.err
+        done = hvd("publish", *arguments)
+        return done.status, done.out + done.err
 
     return run
 

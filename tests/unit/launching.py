@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import pathlib
 
 from hvd.launch.request import make as launch  # noqa: F401
 
 #: Two nodes, as Slurm writes them.
 TWO_NODES = "nid[001140-001141]"
-
-
-@dataclasses.dataclass(frozen=True)
-class Done:
-    """A command that is over."""
-
-    status: int
-    out: str
-    err: str
 
 
 def stand_in(directory: pathlib.Path, name: str, text: str = "") -> None:

@@ -11,7 +11,6 @@ import tarfile
 
 import pytest
 
-from hvd.cli import main as cli
 from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.deliver import bundle as bundles
@@ -147,12 +146,10 @@ def test_nothing_is_overwritten_and_no_half_bundle_is_left(tmp_path):
     assert os.listdir(tmp_path) == ["there"]
 
 
-def test_only_a_commit_is_bundled(monkeypatch, tmp_path):
+def test_only_a_commit_is_bundled(monkeypatch, hvd, tmp_path):
     monkeypatch.setattr(paths, "ROOT", tmp_path)
     # refused before anything is done
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["bundle", "--to", str(tmp_path / "bundle")])
-    assert ended.value.code == 2 and not list(tmp_path.iterdir())
+    assert hvd("bundle", "--to", tmp_path / "bundle").status == 2 and not list(tmp_path.iterdir())
     with pytest.raises(HvdError, match="is no git checkout"):
         bundles.commit()
     git = ["git", "-C", tmp_path, "-c", "user.name=t", "-c", "user.email=t@example.org"]

@@ -10,7 +10,6 @@ import pytest
 
 from hvd.cache import cache, keyring
 from hvd.cache.cache import Package
-from hvd.cli import main as cli
 from hvd.core import paths, process
 from hvd.core.errors import HvdError
 from tests.unit.test_diff import LOCK
@@ -149,8 +148,6 @@ def test_what_is_missing_is_compared_with_what_there_is():
         (["trust", "/nowhere/key"], "/nowhere/key"),
     ],
 )
-def test_wrong_usage(capsys, arguments, named):
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["cache", *arguments])
-    assert ended.value.code == 2
-    assert named in capsys.readouterr().err
+def test_wrong_usage(hvd, arguments, named):
+    done = hvd("cache", *arguments)
+    assert done.status == 2 and named in done.err

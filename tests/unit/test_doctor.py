@@ -5,7 +5,6 @@ import json
 
 import pytest
 
-from hvd.cli import main as cli
 from hvd.doctor import checks, gather
 from hvd.doctor.checks import State
 from hvd.doctor.gather import Facts, Gpus, Launcher, Spack
@@ -159,35 +158,31 @@ def test_which_gpus_run_code_for_which_architecture(capability, built_for, runs)
 
 
 @pytest.fixture
-def ran(monkeypatch, capsys):
-    """A function that runs ./hvd doctor over made-up facts; status and output."""
+def ran(monkeypatch, hvd):
+    """A function that runs ./hvd doctor over made-up facts."""
 
     def run(facts, *arguments):
         monkeypatch.setattr(gather, "facts", lambda name, engine, shell: facts)
-        with pytest.raises(SystemExit) as ended:
-            cli.main(["doctor", "perlmutter-hvd", *arguments])
-        return ended.value.code or 0, capsys.readouterr().out
+        return hvd("doctor", "perlmutter-hvd", *arguments)
 
     return run
 
 
 def test_json_and_status_for_scripts(ran):
-    assert ran(SOUND, "--json")[0] == 0
-    status, text = ran(dataclasses.replace(SOUND, launcher=OTHER), "--json")
-    assert status == 1
-    failed = [each for each in json.loads(text)["checks"] if each["state"] == "fail"]
-    assert [each["check"] for each in failed] == ["MPI linked"]
-    assert failed[0]["remedy"]
+    assert ran(SOUND, "--json").status == 0
+    done = ran(dataclasses.replace(SOUND, launcher=OTHER), "--json")
+    assert done.status == 1
+    (failed,) = [each for each in json.loads(done.out)["checks"] if each["state"] == "fail"]
+    assert failed["check"] == "MPI linked" and failed["remedy"]
 
 
 def test_a_warning_is_no_failure(ran):
-    status, text = ran(dataclasses.replace(SOUND, changed=("spack.yaml",)))
-    assert status == 0
-    assert "spack.yaml" in text and "hint: ./hvd build" in text
+    done = ran(dataclasses.replace(SOUND, changed=("spack.yaml",)))
+    assert done.status == 0
+    assert "spack.yaml" in done.out and "hint: ./hvd build" in done.out
 
 
 def test_what_was_not_built_is_the_one_finding(ran):
-    facts = Facts("perlmutter-hvd", not_built="has not been built", remedy="build it")
-    status, text = ran(facts, "--json")
-    assert status == 1
-    assert [each["finding"] for each in json.loads(text)["checks"]] == ["has not been built"]
+    done = ran(Facts("x", not_built="has not been built", remedy="build it"), "--json")
+    assert done.status == 1
+    assert [each["finding"] for each in json.loads(done.out)["checks"]] == ["has not been built"]

@@ -109,12 +109,6 @@ def test_runners_are_chosen_by_what_was_solved(solved, site, target, variants, t
     assert generate.runner_tags(solved(site, target, **variants)) == tags
 
 
-@pytest.fixture
-def state(tmp_path, monkeypatch):
-    monkeypatch.setenv("HVD_STATE", str(tmp_path))
-    return tmp_path
-
-
 def test_the_environment_for_spack_has_a_mirror_and_jobs(state, monkeypatch, solved):
     summit = environment.load("summit-hvd")
     lock = solved("summit", "power9le", cuda=True).lock

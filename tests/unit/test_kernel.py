@@ -13,11 +13,6 @@ from hvd.jupyter import kernel
 from tests import builds
 
 
-@pytest.fixture(autouse=True)
-def state(tmp_path, monkeypatch):
-    monkeypatch.setenv("HVD_STATE", str(tmp_path / "state"))
-
-
 def made(name):
     return builds.record(environment=name, engine="spack")
 

@@ -165,7 +165,7 @@ def test_words_with_blanks_and_dollars_come_through(options, launched) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "is_said"),
     [
-        ("perlmutter-hvd", "export NCCL_NET='AWS Libfabric'; export MPICH_GPU_SUPPORT", True),
+        ("perlmutter-hvd", "export NCCL_NET='AWS Libfabric'", True),
         ("perlmutter-hvd", "--allocate", True),
         ("taurus-ml-hvd", "export", False),  # -x has it
         (

@@ -35,11 +35,6 @@ CASES = {
 }
 
 
-@pytest.fixture(autouse=True)
-def state(tmp_path, monkeypatch):
-    return publishing.state(tmp_path / "state", monkeypatch)
-
-
 def at_a_site(modules, use=NODE, **changes):
     """The module of a build, at a site with ``modules``."""
     machine = dataclasses.replace(LOCAL, modules=modules)

@@ -8,7 +8,6 @@ import subprocess
 import pytest
 
 from hvd.ci import reproduce
-from hvd.cli import main as cli
 from hvd.core import paths
 from hvd.host import machine
 
@@ -70,10 +69,8 @@ def test_in_a_root_the_command_outside_says_it(monkeypatch):
     ("arguments", "said"),
     [(["run", "no-such-hvd"], True), (["list"], False), (["run", "--no-such-option"], True)],
 )
-def test_it_is_said_after_a_failure_alone(monkeypatch, capsys, arguments, said):
+def test_it_is_said_after_a_failure_alone(monkeypatch, hvd, arguments, said):
     monkeypatch.setenv("CI", "true")
-    with pytest.raises(SystemExit) as ended:
-        cli.main(arguments)
-    assert bool(ended.value.code) == said
-    line = f"./hvd {shlex.join(arguments)}"
-    assert (line in capsys.readouterr().err) == said
+    done = hvd(*arguments)
+    assert bool(done.status) == said
+    assert (f"./hvd {shlex.join(arguments)}" in done.err) == said

@@ -7,7 +7,6 @@ from typing import Dict, List
 
 import pytest
 
-from hvd.cli import main as cli
 from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.core.run import Run
@@ -322,20 +321,14 @@ def test_proposals_are_kept_as_text_and_data(tmp_path):
         proposal.load(tmp_path)
 
 
-def hvd(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["versions", *arguments])
-    return ended.value.code or 0
-
-
-def test_the_command_shows_the_pins_and_takes_no_unknown_name(capsys, tmp_path):
-    assert hvd() == 0
-    assert "torch" in capsys.readouterr().out
+def test_the_command_shows_the_pins_and_takes_no_unknown_name(hvd, tmp_path):
+    done = hvd("versions")
+    assert done.status == 0 and "torch" in done.out
     proposal.write([WORKS], tmp_path)
-    assert hvd("--apply", "--to", str(tmp_path), "torhc") == 2
-    assert "did you mean 'torch'" in capsys.readouterr().err
-    assert hvd("--run") == 2
-    assert "--check" in capsys.readouterr().err
+    done = hvd("versions", "--apply", "--to", tmp_path, "torhc")
+    assert done.status == 2 and "did you mean 'torch'" in done.err
+    done = hvd("versions", "--run")
+    assert done.status == 2 and "--check" in done.err
 
 
 def test_what_fails_is_not_applied(copy, tmp_path):

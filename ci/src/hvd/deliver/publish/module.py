@@ -28,6 +28,7 @@ _HELP = "deliver/templates/help.txt.j2"
 _TITLES = {"keras": "Keras", "mxnet": "MXNet", "spark": "Spark", "ray": "Ray"}
 _LIBRARIES = {"mpi": "MPI", "gloo": "Gloo", "nccl": "NCCL", "ddl": "DDL", "ccl": "oneCCL"}
 _GPUS = {"cuda": "CUDA", "rocm": "ROCm"}
+_KEYWORDS = ("horovod", "distributed training", "allreduce")
 #: The cases of a site's fabric that depend on the job, so that no module can set them.
 _TIMES = {
     "one_node": "in jobs on one node",
@@ -90,11 +91,12 @@ def describe(built: Built, machine: Site, use: Use, suffix: str = "") -> Module:
     facts = _facts(built)
     loads = activation.modules(built, use)
     conflicts = [module, *_other_mpis(built, machine, loads), *machine.modules.conflict]
+    libraries = [_LIBRARIES[each] for each in sorted({*built.controllers, *built.operations})]
     lines = {
         "Name": module,
         "Version": built.version,
         "Description": f"Horovod, distributed training for {facts['Frameworks']}",
-        "Keywords": ", ".join(_keywords(built)),
+        "Keywords": ", ".join([*_KEYWORDS, *libraries, _GPUS.get(built.gpu, "CPU")]),
         "URL": "https://github.com/horovod/horovod",
         **facts,
     }
@@ -228,12 +230,6 @@ def _facts(built: Built) -> Dict[str, str]:
 def _title(framework: str) -> str:
     package = externals.PACKAGES.get(framework, f"py-{framework}")
     return externals.FRAMEWORKS.get(package, _TITLES.get(framework, framework))
-
-
-def _keywords(built: Built) -> List[str]:
-    libraries = [_LIBRARIES[each] for each in sorted({*built.controllers, *built.operations})]
-    words = ["horovod", "distributed training", "allreduce", *libraries]
-    return [*words, _GPUS.get(built.gpu, "CPU")]
 
 
 def _launcher(built: Built, machine: Site) -> str:
