@@ -173,10 +173,10 @@ def test_every_script_is_shell_and_has_options_that_exist(name, method) -> None:
     assert text.endswith("'a b' '$c'\n")
 
 
-def test_a_script_runs(tmp_path, monkeypatch) -> None:
+def test_a_script_runs(state, tmp_path) -> None:
     """Modules, activation and launch, in that order, with the fabric's variables."""
-    monkeypatch.setenv("HVD_STATE", str(tmp_path))
-    (tmp_path / "setup-env.sh").write_text("export PREPARED=yes\n")
+    state.mkdir()
+    (state / "setup-env.sh").write_text("export PREPARED=yes\n")
     for name in ("module", "spack"):
         stand_in(tmp_path, name)
     stand_in(tmp_path, "srun", "[ $PREPARED = yes ] && exit 7")
@@ -196,9 +196,8 @@ def test_a_script_runs(tmp_path, monkeypatch) -> None:
     ]
 
 
-def test_a_script_sources_what_was_written_for_it(tmp_path, monkeypatch) -> None:
+def test_a_script_sources_what_was_written_for_it(tmp_path) -> None:
     """That needs no Spack, and loads the site's modules; variables for these nodes come last."""
-    monkeypatch.setenv("HVD_STATE", str(tmp_path))
     file = built.activation("frontier-hvd", "pip") / "activate.sh"
     file.parent.mkdir(parents=True)
     file.write_text("export PREPARED=yes NCCL_NET=OFI\n")
@@ -218,8 +217,7 @@ def test_a_script_sources_what_was_written_for_it(tmp_path, monkeypatch) -> None
     assert f". {spack}" in batch.script(request)
 
 
-def test_what_pip_built_is_activated_first(tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv("HVD_STATE", str(tmp_path))
+def test_what_pip_built_is_activated_first() -> None:
     built.save(builds.record(environment="alpha-hvd"))
     request = launch("alpha-hvd", program=("x",))
     with pytest.raises(HvdError) as raised:
@@ -232,7 +230,6 @@ def test_what_pip_built_is_activated_first(tmp_path, monkeypatch) -> None:
 def test_an_environment_outside_the_checkout_is_activated_by_its_path(
     tmp_path, monkeypatch
 ) -> None:
-    monkeypatch.setenv("HVD_STATE", str(tmp_path))
     alpha = environment.load("alpha-hvd")
     centre = tmp_path / "a centre"
     shutil.copytree(alpha.directory, centre / "alpha-hvd", symlinks=True)

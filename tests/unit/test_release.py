@@ -127,7 +127,7 @@ def test_where_gpg_or_the_branch_refuses_nothing_is_released(clone, gnupg, tmp_p
 @pytest.mark.parametrize("version", ["1", "0.1", "v0.1.0", "0.1.0rc1", "x"])
 def test_what_is_no_version(version):
     with pytest.raises(HvdError, match="is no version"):
-        release.plan(version)
+        release.check(version)
 
 
 def test_the_citation_names_what_its_format_asks_for():

@@ -40,26 +40,19 @@ def test_what_the_user_makes_has_the_versions_of_the_site(name) -> None:
 
 
 @pytest.mark.parametrize("name", SITES)
-def test_what_the_user_makes_is_apart_from_what_the_site_provides(name) -> None:
+def test_a_page_has_what_the_user_makes_and_how_its_facts_are_known(name) -> None:
+    machine = site.load(name)
     text = (site_page.PAGES / f"{name}.md").read_text()
     provided, _, made = text.partition("## What you make")
     rows = re.findall(r"^\| (\S+) \| [\d.]\S* \|", provided, re.MULTILINE)
     assert rows
-    for use in site.load(name).environments.values():
+    assert f"Checked on {machine.checked.date} by {machine.checked.by}" in text
+    assert all(each.date in text for each in machine.removed)
+    for environment_name, use in machine.environments.items():
+        assert (f"> {environment_name}.txt 2>&1" in text) == (machine.status.state != "retired")
         for package in use.make.packages if use.make else ():
             assert package not in rows and f"| {package} |" in made
             assert all(f"$ {line}\n" in made for line in use.make.commands)
-
-
-@pytest.mark.parametrize("name", SITES)
-def test_a_page_says_how_its_facts_are_known_and_how_to_show_them(name) -> None:
-    text = (site_page.PAGES / f"{name}.md").read_text()
-    machine = site.load(name)
-    assert f"Checked on {machine.checked.date} by {machine.checked.by}" in text
-    for environment_name in machine.environments:
-        shown = f"> {environment_name}.txt 2>&1" in text
-        assert shown == (machine.status.state != "retired")
-    assert all(each.date in text for each in machine.removed)
 
 
 @pytest.mark.parametrize("name", environment.of_sites())

@@ -50,36 +50,23 @@ _LISTED = 5
 
 @dataclasses.dataclass(frozen=True)
 class Cache:
-    """A binary cache.
+    """A binary cache."""
 
-    Args:
-        url: its address: ``file://``, ``https://``, ``s3://``, ``oci://`` or another of Spack's.
-        unsigned: accept packages without a signature.
-    """
-
-    url: str
-    unsigned: bool = False
+    url: str  #: ``file://``, ``https://``, ``s3://``, ``oci://`` or another address of Spack's
+    unsigned: bool = False  #: accept packages without a signature
 
 
 @dataclasses.dataclass(frozen=True)
 class Package:
-    """A package that an environment installs, and what the cache has of it.
-
-    Args:
-        hash: the whole hash.
-        installed: it is installed here.
-        state: ``good``, or one of the problems.
-        file: the file in the cache that has it, or the problem.
-        detail: the key, or the error.
-    """
+    """A package that an environment installs, and what the cache has of it."""
 
     name: str
     version: str
-    hash: str
-    installed: bool
-    state: str
-    file: str
-    detail: str
+    hash: str  #: the whole hash
+    installed: bool  #: it is installed here
+    state: str  #: ``good``, or one of the problems
+    file: str  #: the file in the cache that has it, or the problem
+    detail: str  #: the key, or the error
 
     def __str__(self) -> str:
         return f"{self.name}@{self.version}/{self.hash[:7]}"

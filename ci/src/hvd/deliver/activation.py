@@ -37,19 +37,13 @@ _PLAIN = re.compile(r"[\w./:+,@-]+", re.ASCII)
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The modules to load and the variables to change, to activate an environment.
+    """The modules to load and the variables to change, to activate an environment."""
 
-    Args:
-        modules: the site's modules, in the order in which to load them.
-        changes: at most one for each variable, ``PATH`` last: ``set``, ``unset``, or ``prepend``
-            a list to the old value.  A list that ends in a colon keeps it where there is no old
-            value, as MANPATH needs.
-        comment: one line on what is activated, and for which jobs.
-    """
-
-    modules: Tuple[str, ...]
+    modules: Tuple[str, ...]  #: the site's, in the order in which to load them
+    #: at most one for each variable, ``PATH`` last: ``set``, ``unset``, or ``prepend`` a list to
+    #: the old value; one that ends in a colon keeps it where there is none, as MANPATH needs
     changes: Tuple[Modification, ...]
-    comment: str
+    comment: str  #: one line on what is activated, and for which jobs
 
     def applied(self, before: Mapping[str, str]) -> Dict[str, str]:
         """The environment ``before`` after activation."""

@@ -17,26 +17,16 @@ _GPUS = {"": "", "--gpus-per-node": "--gpus-per-node={}", "--gres": "--gres=gpu:
 
 
 class Scheduler:
-    """A machine without a scheduler; each scheduler overrides what it has.
-
-    Attributes:
-        title: its name.
-        shell: the first line of a batch script.
-        directive: what begins the line of an option in a batch script.
-        enter: shell that goes where the job was submitted, unless a job starts there.
-        submit: the command that takes a batch script.
-        account: the option for the account to charge.
-        batch: the options of a batch script, see :func:`fill`.
-        interactive: those of each command that gets nodes to type on.
-    """
+    """A machine without a scheduler; each scheduler overrides what it has."""
 
     title = "no scheduler"
-    shell = "#!/bin/bash"
-    directive = ""
-    enter = ""
-    submit = ""
-    account = ""
-    batch: Sequence[str] = ()
+    shell = "#!/bin/bash"  #: the first line of a batch script
+    directive = ""  #: begins the line of an option in a batch script
+    enter = ""  #: shell that goes where the job was submitted, unless a job starts there
+    submit = ""  #: the command that takes a batch script
+    account = ""  #: the option for the account to charge
+    batch: Sequence[str] = ()  #: the options of a batch script, see :func:`fill`
+    #: those of each command that gets nodes to type on
     interactive: Mapping[str, Sequence[str]] = {}
 
     def of_nodes(self, partition: Partition, queue: str = "") -> Dict[str, Any]:

@@ -38,37 +38,24 @@ Commits = Mapping[str, str]
 
 @dataclasses.dataclass
 class Broken:
-    """A subject that has no right solution any more.
-
-    Args:
-        reason: the end of what Spack or the check of the site said.
-        kind: of the repository that broke it; empty if it is not known.
-        commit: the first one with which it fails.
-        note: why no commit is named.
-    """
+    """A subject that has no right solution any more."""
 
     name: str
-    reason: str
-    kind: str = ""
-    commit: Optional[Commit] = None
-    note: str = ""
+    reason: str  #: the end of what Spack or the check of the site said
+    kind: str = ""  #: of the repository that broke it; empty if it is not known
+    commit: Optional[Commit] = None  #: the first one with which it fails
+    note: str = ""  #: why no commit is named
 
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """The findings.
-
-    Args:
-        newest: the newest commits, by kind.
-        pinned: those of the pair that is supported.
-        between: the number of commits between them.
-    """
+    """The findings; each mapping is by kind of repository."""
 
     date: str
     pair: str
     newest: Dict[str, Commit]
-    pinned: Dict[str, Commit]
-    between: Dict[str, int]
+    pinned: Dict[str, Commit]  #: those of the pair that is supported
+    between: Dict[str, int]  #: the number of commits between them
     tried: List[str]
     broken: List[Broken]
 

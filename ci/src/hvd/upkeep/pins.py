@@ -35,28 +35,18 @@ _WATCHED = {
 
 @dataclasses.dataclass(frozen=True)
 class Pin:
-    """A distribution at one version.
-
-    Args:
-        file: the file, and the number of the line in it, from 1.
-        version: as it is pinned.
-        series: the beginning of versions that may take its place; empty for all.
-        axis: the axis of the support matrix whose ``values`` have it.
-        pythons: the interpreters that it is for, of those of the support matrix.
-        machine: the processor that it is for.
-        main: the values are named after it.
-    """
+    """A distribution at one version."""
 
     file: pathlib.Path
-    line: int
+    line: int  #: of the file, from 1
     name: str
-    version: str
-    series: str
-    axis: str
+    version: str  #: as it is pinned
+    series: str  #: the beginning of versions that may take its place; empty for all
+    axis: str  #: the axis of the support matrix whose ``values`` have it
     values: Tuple[str, ...]
-    pythons: Tuple[str, ...]
-    machine: str
-    main: bool
+    pythons: Tuple[str, ...]  #: of those of the support matrix, the ones that it is for
+    machine: str  #: the processor that it is for
+    main: bool  #: the values are named after it
 
 
 def load(matrix: Matrix) -> List[Pin]:

@@ -26,16 +26,10 @@ _LOOK_UP = "look up the versions again: ./hvd versions --check"
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """A line of a file, and what takes its place: one line or several.
+    """A line of a file, and what takes its place: one line or several."""
 
-    Args:
-        file: relative to the checkout.
-        line: the number of the line, from 1.
-        before: the line as it is.
-    """
-
-    file: str
-    line: int
+    file: str  #: relative to the checkout
+    line: int  #: its number, from 1
     before: str
     after: str
 
@@ -71,21 +65,15 @@ class Tried:
 
 @dataclasses.dataclass(frozen=True)
 class Proposal:
-    """A newer version of one thing.
-
-    Args:
-        cells: names of cells of the support matrix.
-        note: what a person has to know, or do as well.
-        results: of those cells that were tried with the changes.
-    """
+    """A newer version of one thing."""
 
     name: str
     pinned: str
     newest: str
     changes: Tuple[Change, ...]
-    cells: Tuple[str, ...]
-    note: str = ""
-    results: Tuple[Tried, ...] = ()
+    cells: Tuple[str, ...]  #: names of cells of the support matrix
+    note: str = ""  #: what a person has to know, or do as well
+    results: Tuple[Tried, ...] = ()  #: of those cells that were tried with the changes
 
     @property
     def id(self) -> str:

@@ -27,22 +27,15 @@ _SUBMODULE = re.compile(r"third_party/([^/]+)/")
 
 @dataclasses.dataclass(frozen=True)
 class Offer:
-    """A patch of the recipe.
-
-    Args:
-        title: the first line of its header.
-        text: the whole header.
-        to: ``Horovod``, and the projects of the submodules that it changes.
-        current: the newest release needs it; what only older ones need is of no use upstream.
-    """
+    """A patch of the recipe."""
 
     file: pathlib.Path
-    title: str
-    text: str
+    title: str  #: the first line of its header
+    text: str  #: the whole header
     versions: str
     links: Tuple[str, ...]
-    to: Tuple[str, ...]
-    current: bool
+    to: Tuple[str, ...]  #: ``Horovod``, and the projects of the submodules that it changes
+    current: bool  #: the newest release needs it; what only older ones need is not sent
 
 
 def offers() -> List[Offer]:

@@ -38,25 +38,15 @@ _REFUSED = {
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The content of an image.
-
-    Args:
-        environment: its name.
-        spec: the py-horovod to build in the image.
-        version: Horovod's.
-        frameworks: those of the spec.
-        images: the base images.
-        mpi: the ABI, a key of `ABI`; empty for none.
-        requirement: the pip requirement of that MPI; empty for none.
-    """
+    """The content of an image."""
 
     environment: str
-    spec: str
-    version: str
-    frameworks: FrozenSet[str]
-    images: Images
-    mpi: str
-    requirement: str
+    spec: str  #: the py-horovod to build in the image
+    version: str  #: Horovod's
+    frameworks: FrozenSet[str]  #: those of the spec
+    images: Images  #: the base images
+    mpi: str  #: the ABI, a key of `ABI`; empty for none
+    requirement: str  #: the pip requirement of that MPI; empty for none
 
     @property
     def mpi_prefix(self) -> str:

@@ -46,28 +46,16 @@ _INTEL_MPIS = ("impi", "intel-mpi", "intelmpi", "intel-oneapi-mpi")
 
 @dataclasses.dataclass(frozen=True)
 class Module:
-    """A module.
+    """A module."""
 
-    Args:
-        name: such as ``horovod``.
-        version: what follows the name and a slash.
-        directory: in a hierarchy, such as ``MPI/gcc/12.2.0/openmpi/4.1.4``; empty for a flat
-            tree.
-        whatis: lines for ``whatis`` and ``keyword``.
-        help: the text of ``module help``.
-        conflicts: modules that must not be loaded beside it.
-        depends_on: modules that it loads first, in this order.
-        changes: of the environment, undone when the module is unloaded.
-    """
-
-    name: str
-    version: str
-    directory: str
-    whatis: Tuple[str, ...]
-    help: str
-    conflicts: Tuple[str, ...]
-    depends_on: Tuple[str, ...]
-    changes: Tuple[Modification, ...]
+    name: str  #: such as ``horovod``
+    version: str  #: what follows the name and a slash
+    directory: str  #: in a hierarchy, ``MPI/gcc/12.2.0/openmpi/4.1.4``; empty for a flat tree
+    whatis: Tuple[str, ...]  #: lines for ``whatis`` and ``keyword``
+    help: str  #: the text of ``module help``
+    conflicts: Tuple[str, ...]  #: modules that must not be loaded beside it
+    depends_on: Tuple[str, ...]  #: modules that it loads first, in this order
+    changes: Tuple[Modification, ...]  #: of the environment, undone when it is unloaded
 
     @property
     def full_name(self) -> str:

@@ -13,17 +13,11 @@ from hvd.deliver.publish.module import Module
 
 
 class Language(NamedTuple):
-    """The language of a tool's module files.
+    """The language of a tool's module files."""
 
-    Args:
-        suffix: of module files.
-        default: name of the file that chooses the default version.
-        quote: writes a string literal.
-    """
-
-    suffix: str
-    default: str
-    quote: Callable[[str], str]
+    suffix: str  #: of module files
+    default: str  #: name of the file that chooses the default version
+    quote: Callable[[str], str]  #: writes a string literal
 
 
 def _lua(text: str) -> str:
@@ -60,16 +54,11 @@ class Origin:
 
 @dataclasses.dataclass(frozen=True)
 class Tree:
-    """Everything published below a root.
-
-    Args:
-        files: content by path; paths begin with the tool's name.
-        sources: the origin of each module's file.
-        defaults: path of the default version, by the directory of all versions.
-    """
+    """Everything published below a root; paths begin with the tool's name."""
 
     files: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
-    sources: Mapping[str, Origin] = dataclasses.field(default_factory=dict)
+    sources: Mapping[str, Origin] = dataclasses.field(default_factory=dict)  #: of each module
+    #: path of the default version, by the directory of all versions
     defaults: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
