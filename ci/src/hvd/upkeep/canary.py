@@ -61,12 +61,12 @@ class Report:
 
     def write(self, directory: pathlib.Path) -> List[pathlib.Path]:
         """Write ``report.json``, and ``report.md``, which is fit for the text of an issue."""
-        data = {"format": FORMAT, **dataclasses.asdict(self)}
+        data = json.dumps({"format": FORMAT, **dataclasses.asdict(self)}, indent=1) + "\n"
         page = templates.render("upkeep/canary.md.j2", report=self)
-        contents = {"report.md": page, "report.json": json.dumps(data, indent=1) + "\n"}
-        for name, text in contents.items():
-            write_atomically(directory / name, text.encode())
-        return [directory / name for name in contents]
+        files = [directory / "report.md", directory / "report.json"]
+        for file, text in zip(files, (page, data)):
+            write_atomically(file, text.encode())
+        return files
 
 
 def names() -> List[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-from typing import Any, Callable, Dict, Iterable, List, Sequence, Tuple
+from typing import Callable, Dict, Iterable, List, Sequence, Tuple
 
 import cattrs
 
@@ -90,14 +90,12 @@ class Proposal:
 
 def write(proposals: Sequence[Proposal], directory: pathlib.Path) -> List[pathlib.Path]:
     """Write the proposals as JSON, for programs, and as Markdown, the text of a change."""
-    data: Dict[str, Any] = {
-        "format": FORMAT,
-        "proposals": [{**dataclasses.asdict(p), "verdict": p.verdict} for p in proposals],
-    }
-    contents = {JSON: json.dumps(data, indent=1) + "\n", PAGE: page(proposals)}
-    for name, text in contents.items():
-        write_atomically(directory / name, text.encode())
-    return [directory / name for name in contents]
+    data = [{**dataclasses.asdict(each), "verdict": each.verdict} for each in proposals]
+    text = json.dumps({"format": FORMAT, "proposals": data}, indent=1) + "\n"
+    files = [directory / JSON, directory / PAGE]
+    for file, content in zip(files, (text, page(proposals))):
+        write_atomically(file, content.encode())
+    return files
 
 
 def load(directory: pathlib.Path) -> List[Proposal]:

@@ -14,7 +14,6 @@ from hvd.docs import site_page
 from hvd.fetch.history import History
 from hvd.model import recipe, specs
 from hvd.model.environment import HOROVOD
-from hvd.model.package_api import Directive
 from hvd.report import templates
 
 PAGE = paths.ROOT / "docs" / "upstream.md"
@@ -42,16 +41,13 @@ def offers() -> List[Offer]:
     """Return every patch, in the order of the recipe."""
     known = recipe.load(HOROVOD)
     newest = next(iter(known.versions()))
-    return [
-        _offer(known.directory / each.arguments[0], _is_for(newest, each))
-        for each in known.named("patch")
-    ]
-
-
-def _is_for(version: str, patch: Directive) -> bool:
-    """Return whether some build of ``version`` has the patch, whatever its variants."""
-    conditions = map(specs.parse_once, patch.when)
-    return all(not c.versions or specs.version_in(version, c.versions) for c in conditions)
+    found = []
+    for each in known.named("patch"):
+        # whatever the variants are
+        ranges = [specs.parse_once(condition).versions for condition in each.when]
+        current = all(not range_ or specs.version_in(newest, range_) for range_ in ranges)
+        found.append(_offer(known.directory / each.arguments[0], current))
+    return found
 
 
 def _offer(file: pathlib.Path, current: bool) -> Offer:
