@@ -10,7 +10,7 @@ import pytest
 from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.core.run import Run
-from hvd.fetch import clone, python_index
+from hvd.fetch import python_index
 from hvd.fetch.python_index import File
 from hvd.matrix import definition, plan
 from hvd.matrix.needs import Needs
@@ -203,51 +203,41 @@ def test_a_horovod_is_a_version_of_the_recipe(found, index, copy):
     assert definition.load(copy / "ci" / "matrix.yaml").axes["horovod"][:2] == ("0.29.0", "0.28.1")
 
 
-@pytest.fixture
-def repository(tmp_path):
-    """A function that makes a repository with tags, and gives their commits."""
-
-    def make(*tags: str) -> Dict[str, str]:
-        root = tmp_path / "repository"
-        git = ["git", "-C", root, "-c", "user.name=t", "-c", "user.email=t@example.org"]
-        run(["git", "init", "--quiet", root])
-        for number, tag in enumerate(tags):
-            run([*git, "commit", "--quiet", "--allow-empty", "-m", f"{number}"])
-            # one with an object of its own, as releases have
-            run([*git, "tag", "-a", "-m", tag, tag])
-        return clone.references(str(root))
-
-    return make
-
-
-def test_releases_of_spack_s_packages(repository, planned, copy, tmp_path):
-    tags = repository("v2026.03.0", "v2026.03.2", "v2026.06.0", "v2026.09.1", "e4s-26.06")
-    found = Lookup(matrix, planned).repository("packages", str(tmp_path / "repository"))
-    assert [(each.pinned, each.newest) for each in found] == [
-        ("v2026.03.0", "v2026.03.2"),
-        ("v2026.06.0", "v2026.09.1"),
-    ]
+@pytest.mark.parametrize(
+    ("kind", "tags", "newer", "pairs"),
+    [
+        (
+            "packages",
+            ("v2026.03.0", "v2026.03.2", "v2026.06.0", "v2026.09.1", "e4s-26.06"),
+            [("v2026.03.0", "v2026.03.2"), ("v2026.06.0", "v2026.09.1")],
+            {"spack-1.2": "v2026.03.2", "spack-1.2-2026.09": "v2026.09.1"},
+        ),
+        (
+            "spack",
+            ("v1.1.0", "v1.1.3", "v1.3.0"),
+            [("1.1", "v1.1.3"), ("1.2", "v1.3.0")],
+            {"spack-1.1": "v1.1.3", "spack-1.3": "v1.3.0"},
+        ),
+    ],
+)
+def test_releases_of_a_repository(kind, tags, newer, pairs, planned, copy, tmp_path):
+    git = ["git", "-C", tmp_path, "-c", "user.name=t", "-c", "user.email=t@example.org"]
+    run([*git, "init", "--quiet"])
+    for tag in tags:
+        run([*git, "commit", "--quiet", "--allow-empty", "-m", tag])
+        # one with an object of its own, as releases have
+        run([*git, "tag", "-a", "-m", tag, tag])
+    found = Lookup(matrix, planned).repository(kind, str(tmp_path))
+    assert [(each.pinned, each.newest) for each in found] == newer
     proposal.apply(found, copy)
     after = versions.load(copy / "ci" / "versions.yaml")
-    # of an annotated tag, the commit
-    commit = run(["git", "-C", tmp_path / "repository", "rev-parse", "v2026.09.1^{}"]).strip()
-    assert tags["refs/tags/v2026.09.1"] == commit
-    assert after.pair("spack-1.2-2026.09").packages == versions.Pin("v2026.09.1", commit)
-    assert after.pairs[0].packages == versions.Pin("v2026.03.2", tags["refs/tags/v2026.03.2"])
-    assert after.pairs[1:3] == versions.load().pairs[1:3]
-
-
-def test_releases_of_spack(repository, planned, copy, tmp_path):
-    tags = repository("v1.1.0", "v1.1.3", "v1.3.0")
-    found = Lookup(matrix, planned).repository("spack", str(tmp_path / "repository"))
-    assert [(each.name, each.newest) for each in found] == [
-        ("spack", "v1.1.3"),
-        ("spack", "v1.3.0"),
+    for name, tag in pairs.items():
+        commit = run([*git, "rev-parse", f"{tag}^{{}}"]).strip()
+        version = tag if kind == "packages" else tag[1:4]
+        assert getattr(after.pair(name), kind) == versions.Pin(version, commit)
+    assert [each for each in after.pairs if each.name not in pairs] == [
+        each for each in versions.load().pairs if each.name not in pairs
     ]
-    proposal.apply(found, copy)
-    after = versions.load(copy / "ci" / "versions.yaml")
-    assert after.pair("spack-1.1").spack.commit == tags["refs/tags/v1.1.3"]
-    assert after.pair("spack-1.3").spack == versions.Pin("1.3", tags["refs/tags/v1.3.0"])
 
 
 def test_what_hvd_itself_is_run_with():

@@ -59,7 +59,7 @@ def git(directory: pathlib.Path, *words: object, remedy: str) -> str:
 
 
 def run(command: Iterable[object], directory: pathlib.Path, remedy: str) -> str:
-    """Run a command in ``directory``, and return its output, standard error included.
+    """Run a command in ``directory``, and return what it prints to standard output.
 
     Raises:
         HvdError: it fails; carries ``remedy``.
@@ -68,14 +68,14 @@ def run(command: Iterable[object], directory: pathlib.Path, remedy: str) -> str:
     done = subprocess.run(
         words,
         cwd=directory,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        capture_output=True,
         text=True,
         timeout=_TIMEOUT,
         env={**os.environ, **clone.UNATTENDED},
     )
     if done.returncode != 0:
-        raise HvdError(f"`{' '.join(words[:6])} ...` failed: {done.stdout.strip()}", remedy)
+        said = (done.stdout + done.stderr).strip()
+        raise HvdError(f"`{' '.join(words[:6])} ...` failed: {said}", remedy)
     return done.stdout
 
 
