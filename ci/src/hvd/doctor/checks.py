@@ -6,7 +6,7 @@ import dataclasses
 import enum
 import os
 import re
-from typing import Callable, Dict, Iterable, List, Tuple
+from typing import Callable, Iterable, List, Tuple
 
 from hvd.doctor.gather import MPI_LIBRARIES, Facts, Launcher
 from hvd.model.versions import pinned
@@ -41,34 +41,32 @@ _TELLING = re.compile(
 )
 _ON_A_GPU_NODE = "ask on a node with a GPU"
 
-CHECKS: Dict[str, Callable[[Facts], Result]] = {}
+#: Name; MPI, NCCL or CUDA, if the check is only for builds with it; and the check.
+CHECKS: List[Tuple[str, str, Callable[[Facts], Result]]] = []
 
 
 def examine(facts: Facts) -> List[Finding]:
     """Return what each check finds; without a build, that of the first one alone."""
-    names = list(CHECKS) if facts.built else list(CHECKS)[:1]
-    return [Finding(name, *CHECKS[name](facts)) for name in names]
+    return [
+        Finding(name, *(_left_out(facts, only) or check(facts)))
+        for name, only, check in (CHECKS if facts.built else CHECKS[:1])
+    ]
+
+
+def _left_out(facts: Facts, only: str) -> Result:
+    """Return what is found by a check for builds with ``only``, if this is none; else nothing."""
+    if not only:
+        return ()
+    expected = facts.built.expectation
+    parts = expected.controllers | expected.operations | {facts.built.gpu}
+    if only == "CUDA" and "rocm" in parts:
+        return unknown, "built for ROCm, whose driver is not looked at"
+    return () if only.lower() in parts else (ok, f"built without {only}")
 
 
 def _check(name: str, only: str = "") -> Callable:
-    """Add a check.
-
-    Args:
-        only: MPI, NCCL or CUDA, if the check is only for builds with it.
-    """
-
-    def add(function: Callable[[Facts], Result]) -> None:
-        def checked(facts: Facts) -> Result:
-            if only:
-                expected = facts.built.expectation
-                parts = expected.controllers | expected.operations | {facts.built.gpu}
-                if only == "CUDA" and "rocm" in parts:
-                    return unknown, "built for ROCm, whose driver is not looked at"
-                if only.lower() not in parts:
-                    return ok, f"built without {only}"
-            return function(facts)
-
-        CHECKS[name] = checked
+    def add(check: Callable[[Facts], Result]) -> None:
+        CHECKS.append((name, only, check))
 
     return add
 

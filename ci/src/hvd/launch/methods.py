@@ -226,11 +226,7 @@ _OPTIONS = {
 
 
 def variables(request: Request) -> Dict[str, str]:
-    """Return the variables that the launcher needs.
-
-    Raises:
-        HvdError: as for `choose`.
-    """
+    """Return the variables that the launcher needs; see `choose` for errors."""
     method = choose(request)
     cpus = request.partition.cpus(request.ranks_per_node)
     # from Slurm 22.05 on, srun does not take the job's -c, and a rank would have one CPU

@@ -85,11 +85,7 @@ def read(root: pathlib.Path) -> Generation:
 
 
 def load(root: pathlib.Path, name: str) -> Generation:
-    """The generation called ``name``, every file of it as it was written.
-
-    Raises:
-        HvdError: as :func:`read`.
-    """
+    """The generation called ``name``, every file of it as it was written; see :func:`read`."""
     directory = root / GENERATIONS / name
     manifest = directory / MANIFEST
     try:
