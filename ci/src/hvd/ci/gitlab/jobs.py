@@ -102,6 +102,7 @@ def smoke(name: str, options: Options) -> None:
 @contextlib.contextmanager
 def _job(name: str, options: Options) -> Iterator[Tuple[Spack, Run]]:
     """Set up Spack in this checkout, which belongs to the job until the end of the block."""
+    wanted = environment.load(name)
     run = Run(name, SpackEngine.name, options.verbose)
     process.adopt_orphans()
     with lock.exclusive(paths.state() / "lock"):
@@ -113,7 +114,6 @@ def _job(name: str, options: Options) -> Iterator[Tuple[Spack, Run]]:
             with run.step("configuration"):
                 spack.configure(options.jobs)
                 missing = missing_externals(name)
-            wanted = environment.load(name)
             if missing and not wanted.site:
                 # the frameworks, on a runner that has the checkout in the same place
                 SpackEngine(wanted, spack, jobs=options.jobs).setup(run)
