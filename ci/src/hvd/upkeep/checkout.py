@@ -71,7 +71,7 @@ def run(command: Iterable[object], directory: pathlib.Path, remedy: str) -> str:
         capture_output=True,
         text=True,
         timeout=_TIMEOUT,
-        env={**os.environ, **clone.UNATTENDED},
+        env={**os.environ, **clone.UNATTENDED, "GH_PROMPT_DISABLED": "1"},
     )
     if done.returncode != 0:
         said = (done.stdout + done.stderr).strip()
