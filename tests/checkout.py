@@ -43,18 +43,14 @@ def script(path: pathlib.Path, *lines: str, interpreter: str = "/bin/sh") -> pat
 
 
 def git(root: pathlib.Path, *words: object) -> str:
-    """Run git in ``root``, as somebody who can commit; see :func:`run`."""
+    """Run git in ``root``, as a user who can commit; see :func:`run`."""
     user = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
     return run(["git", "-C", root, *user, *words]).strip()
 
 
 def commit(root: pathlib.Path, message: str = "x") -> str:
     """Commit all that is in ``root``, a git repository from then on; return the commit."""
-    git(
-        root,
-        "init",
-        "--quiet",
-    )
+    git(root, "init", "--quiet")
     git(root, "add", ".")
     git(root, "commit", "--quiet", "--allow-empty", "-m", message)
     return git(root, "rev-parse", "HEAD")

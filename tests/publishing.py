@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pathlib
-import sys
 from typing import Optional
 
 from hvd.build.engine_pip import PipEngine
@@ -51,14 +50,3 @@ def _content(path: pathlib.Path) -> Optional[object]:
     if path.is_symlink():
         return str(path.readlink())
     return path.read_bytes() if path.is_file() else None
-
-
-def command(*arguments: object) -> list:
-    """``./hvd`` in another process."""
-    return [sys.executable, "-m", "hvd", *map(str, arguments)]
-
-
-def state(directory: pathlib.Path, monkeypatch) -> pathlib.Path:
-    """Keep what is built below ``directory``."""
-    monkeypatch.setenv("HVD_STATE", str(directory))
-    return directory

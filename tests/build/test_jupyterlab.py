@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from hvd.core import paths
-from hvd.jupyter import lab
+from hvd.jupyter import kernel
 from tests import builds
 from tests.checkout import wait_for
 
@@ -38,14 +38,14 @@ def jupyter():
             if done.returncode:
                 pytest.skip(f"pip installs no JupyterLab: {done.stderr[-300:]}")
         (place / "whole").touch()
-    return lab.find(str(place / "bin" / "jupyter"))
+    return kernel.find_jupyter(str(place / "bin" / "jupyter"))
 
 
 @pytest.fixture
 def script(jupyter, tmp_path, monkeypatch):
     monkeypatch.setenv("HVD_STATE", str(tmp_path))
     subject = builds.record(environment="perlmutter-hvd", engine="spack")
-    return lab.write(subject, jupyter, tmp_path / "share" / "jupyter", "me@login.example")
+    return kernel.write_lab(subject, jupyter, tmp_path / "share" / "jupyter", "me@login.example")
 
 
 def test_it_is_for_its_user_alone(script, tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import pathlib
 import re
@@ -14,7 +13,6 @@ from typing import Dict
 
 import pytest
 
-from hvd.deliver.publish import store
 from hvd.smoke import launch
 from tests.build.module_tools import ModuleTool, environment, show, users
 from tests.ranks import PROGRAM, said
@@ -134,25 +132,3 @@ def test_both_engines_give_the_same_to_users(by_pip, by_spack) -> None:
         kept = [line for line in text if not re.match("(prepend|append)-path|pushenv", line)]
         lines.append([line for line in kept if "Built by" not in line])
     assert lines[0] == lines[1]
-
-
-def test_what_was_built_since_is_not_what_is_published(built_by_pip, tmp_path) -> None:
-    """A build that is not whole is refused; so is a name that the other engine has."""
-    stamp = built_by_pip.checkout.state / "pip/local-hvd/stamp"
-    text = stamp.read_text()
-    stamp.unlink()
-    try:
-        output = built_by_pip.hvd("publish", "--root", tmp_path / "m", "--tool", "tcl", status=2)
-    finally:
-        stamp.write_text(text)
-    assert "has changed since pip built it" in output
-    assert not (tmp_path / "m").exists()
-
-
-def test_the_name_that_the_other_engine_has(by_spack, built_by_pip) -> None:
-    manifest = by_spack.root / store.CURRENT / store.MANIFEST
-    before = manifest.read_text()
-    output = built_by_pip.hvd("publish", "--root", by_spack.root, "--tool", "both", status=2)
-    assert "the name of another module, of local-hvd (spack)" in output
-    assert manifest.read_text() == before
-    assert json.loads(before)["parent"] == ""

@@ -14,7 +14,7 @@ INSTALL = """
 import sys
 from hvd.core import process
 from hvd.model import environment
-from hvd.cache import cache, transfer
+from hvd.cache import cache
 from hvd.build import engine_spack
 from hvd.build.engine_spack import SpackEngine, pair_of
 from hvd.core.run import Run
@@ -26,7 +26,7 @@ with run.stage("build"):
     with run.step("Spack") as task:
         spack = engine_spack.locate(Sources(pair=pair_of(subject)), task)
     solved = SpackEngine(subject, spack).solution()
-    transfer.install(spack, subject, solved.specs, cache.named(sys.argv[1]), run)
+    cache.install(spack, subject, solved.specs, cache.named(sys.argv[1]), run)
 """
 
 

@@ -135,7 +135,7 @@ def test_long_tables_can_be_filtered(pages):
 
 
 #: Runs in the page: evaluates specs, and makes the form's choices one after the other.
-PROBE = """
+SCRIPT = """
 addEventListener("load", async () => {
   const data = document.getElementById("which-recipe").textContent;
   const recipe = new hvdSpec.Recipe(JSON.parse(data));
@@ -174,9 +174,11 @@ def evaluated(pages, tmp_path_factory):
     """What the page says, in a browser, to the specs of `CASES` and to `CHOICES`."""
     chromium, environment = browser()
     (page,) = [file for file in pages if file.name == "which-spec.html"]
-    probe = PROBE.replace("SPECS", json.dumps(texts())).replace("CHOICES", json.dumps([*CHOICES]))
-    copy = page.with_name("which-spec-probe.html")
-    copy.write_text(page.read_text() + f"<script>{probe}</script>")
+    script = SCRIPT.replace("SPECS", json.dumps(texts())).replace(
+        "CHOICES", json.dumps([*CHOICES])
+    )
+    copy = page.with_name("which-spec-tried.html")
+    copy.write_text(page.read_text() + f"<script>{script}</script>")
     profile = tmp_path_factory.mktemp("chromium")
     options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}"]
     done = subprocess.run(

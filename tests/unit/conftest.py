@@ -63,18 +63,14 @@ def hvd(capsys):
         capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
             cli.main([*map(str, arguments)])
-        printed = capsys.readouterr()
-        return Done(ended.value.code or 0, printed.out, printed.err)
+        return Done(ended.value.code or 0, *capsys.readouterr())
 
     return run
 
 
 @pytest.fixture
 def launched(monkeypatch, hvd):
-    """Run ``./hvd launch`` in this process, in no job but what ``environ`` says.
-
-    Nothing is built.
-    """
+    """Run ``./hvd launch`` in this process, in no job but what ``environ`` says."""
 
     def run(arguments, **environ) -> Done:
         with monkeypatch.context() as patch:

@@ -4,23 +4,24 @@ import subprocess
 
 import pytest
 
-from hvd.deliver.activation import shells as rendered
-from hvd.deliver.activation.plan import Plan, VariableChange
+from hvd.deliver import activation
+from hvd.deliver.activation import Plan
+from hvd.model.built import Modification
 from tests import shells
 
 HARD = "a b'c\"d$HOME!x `id` \\ \\! %s *\n~l2;&|<>(){}[]#?^é\\\n end'"
 PLAN = Plan(
     (),
     (
-        VariableChange("HARD", HARD),
-        VariableChange("EMPTY", ""),
-        VariableChange("GONE", None),
-        VariableChange("GONE_ALREADY", None),
-        VariableChange("MANPATH", "/m n/a:/b:", prepend=True),
-        VariableChange("XDG_DATA_DIRS", "/x'$1!:/y", prepend=True),
-        VariableChange("LD_LIBRARY_PATH", "/l1:/l2", prepend=True),
-        VariableChange("CMAKE_PREFIX_PATH", "/c", prepend=True),
-        VariableChange("PATH", "/p q:/r!", prepend=True),
+        Modification("set", "HARD", HARD),
+        Modification("set", "EMPTY", ""),
+        Modification("unset", "GONE", ""),
+        Modification("unset", "GONE_ALREADY", ""),
+        Modification("prepend", "MANPATH", "/m n/a:/b:"),
+        Modification("prepend", "XDG_DATA_DIRS", "/x'$1!:/y"),
+        Modification("prepend", "LD_LIBRARY_PATH", "/l1:/l2"),
+        Modification("prepend", "CMAKE_PREFIX_PATH", "/c"),
+        Modification("prepend", "PATH", "/p q:/r!"),
     ),
     "a test",
 )
@@ -49,7 +50,7 @@ def ran(shell, tmp_path):
     file = tmp_path / shells.FILES[shell]
 
     def run(lines, plan=PLAN, before=BEFORE, warning=""):
-        file.write_text(rendered.render(plan, file.name))
+        file.write_text(activation.render(plan, file.name))
         program = "\n".join(line.replace("FILE", shells.source(shell, file)) for line in lines)
         done = subprocess.run([*words, "-c", program], env=before, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr

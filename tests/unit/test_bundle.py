@@ -11,10 +11,9 @@ import tarfile
 
 import pytest
 
-from hvd.cli import main as cli
 from hvd.core import paths
 from hvd.core.errors import HvdError
-from hvd.deliver.bundle import content, pack
+from hvd.deliver import bundle as bundles
 
 WHEEL = "wheels/a-1.0-py3-none-any.whl"
 SOURCE = "sources/archive/ab/abc.tar.gz"
@@ -31,11 +30,11 @@ FACTS = {
 
 def make(destination, **facts):
     """A small bundle; returns the checksum of its checksums."""
-    with pack.gathering(destination) as directory:
+    with bundles.gathering(destination) as directory:
         for name in (WHEEL, SOURCE):
             (directory / name).parent.mkdir(parents=True)
             (directory / name).write_bytes(name.encode() * 100)
-        return pack.seal(directory, {**FACTS, **facts})
+        return bundles.seal(directory, {**FACTS, **facts})
 
 
 @pytest.fixture
@@ -142,33 +141,31 @@ def test_nothing_is_overwritten_and_no_half_bundle_is_left(tmp_path):
     (tmp_path / "there").write_text("mine")
     with pytest.raises(HvdError, match=str(tmp_path / "there")):
         make(tmp_path / "there")
-    with pytest.raises(KeyboardInterrupt), pack.gathering(tmp_path / "new"):
+    with pytest.raises(KeyboardInterrupt), bundles.gathering(tmp_path / "new"):
         raise KeyboardInterrupt
     assert os.listdir(tmp_path) == ["there"]
 
 
-def test_only_a_commit_is_bundled(monkeypatch, tmp_path):
+def test_only_a_commit_is_bundled(monkeypatch, hvd, tmp_path):
     monkeypatch.setattr(paths, "ROOT", tmp_path)
     # refused before anything is done
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["bundle", "--to", str(tmp_path / "bundle")])
-    assert ended.value.code == 2 and not list(tmp_path.iterdir())
+    assert hvd("bundle", "--to", tmp_path / "bundle").status == 2 and not list(tmp_path.iterdir())
     with pytest.raises(HvdError, match="is no git checkout"):
-        content.commit()
+        bundles.commit()
     git = ["git", "-C", tmp_path, "-c", "user.name=t", "-c", "user.email=t@example.org"]
     (tmp_path / "file").write_text("x")
     for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "x"]):
         subprocess.run([*git, *command], check=True)
-    assert re.fullmatch("[0-9a-f]{40}", content.commit())
+    assert re.fullmatch("[0-9a-f]{40}", bundles.commit())
     (tmp_path / "other").write_text("x")
     with pytest.raises(HvdError, match="other$"):
-        content.commit()
+        bundles.commit()
 
 
 def test_install_sh_sets_what_was_tried():
     """pip could install from the wheels with these settings."""
-    text = pack.INSTALLER.read_text()
-    for name, value in content.offline(pathlib.Path("/store")).items():
+    text = bundles.INSTALLER.read_text()
+    for name, value in bundles.offline(pathlib.Path("/store")).items():
         assert f"{name}={value}" in text or (value == "/store" and f"{name}='$prefix" in text)
 
 
@@ -176,6 +173,6 @@ def test_install_sh_is_clean():
     shellcheck = pathlib.Path(sys.executable).with_name("shellcheck")
     # variables of files that are sourced, and $PYTHON beside $python
     done = subprocess.run(
-        [shellcheck, "--exclude=SC1091,SC2153", pack.INSTALLER], capture_output=True, text=True
+        [shellcheck, "--exclude=SC1091,SC2153", bundles.INSTALLER], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout

@@ -8,9 +8,8 @@ import tempfile
 
 import pytest
 
-from hvd.cache import cache, keyring, transfer
+from hvd.cache import cache, keyring
 from hvd.cache.cache import Package
-from hvd.cli import main as cli
 from hvd.core import paths, process
 from hvd.core.errors import HvdError
 from tests.unit.test_diff import LOCK
@@ -99,11 +98,11 @@ def test_a_cache_is_named_by_address_or_directory(text, url):
 
 def test_which_key_a_cache_needs():
     unsigned = cache.named("/sw", unsigned=True)
-    assert transfer.fingerprint(unsigned, "") == ""
+    assert cache.fingerprint(unsigned, "") == ""
     with pytest.raises(HvdError, match="--unsigned"):
-        transfer.fingerprint(unsigned, "ABC")
+        cache.fingerprint(unsigned, "ABC")
     with pytest.raises(HvdError, match="oci://registry.example.org/x"):
-        transfer.fingerprint(cache.named("oci://registry.example.org/x"), "")
+        cache.fingerprint(cache.named("oci://registry.example.org/x"), "")
 
 
 def package(name, state, installed=False, detail=""):
@@ -149,8 +148,6 @@ def test_what_is_missing_is_compared_with_what_there_is():
         (["trust", "/nowhere/key"], "/nowhere/key"),
     ],
 )
-def test_wrong_usage(capsys, arguments, named):
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["cache", *arguments])
-    assert ended.value.code == 2
-    assert named in capsys.readouterr().err
+def test_wrong_usage(hvd, arguments, named):
+    done = hvd("cache", *arguments)
+    assert done.status == 2 and named in done.err

@@ -8,7 +8,6 @@ from typing import Callable, Dict, List
 import pytest
 
 from hvd.build.pipeline import Options
-from hvd.cli import main as cli
 from hvd.model import environment
 from hvd.model.versions import Pair, Pin
 from hvd.solve.spack import Sources
@@ -122,8 +121,6 @@ def test_environments_keep_their_own_solutions():
         assert environment.base(apart) == name
 
 
-def test_a_name_that_is_not_known(capsys):
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["canary", "perlmuter-hvd"])
-    assert ended.value.code == 2
-    assert "did you mean 'perlmutter-hvd'" in capsys.readouterr().err
+def test_a_name_that_is_not_known(hvd):
+    done = hvd("canary", "perlmuter-hvd")
+    assert done.status == 2 and "did you mean 'perlmutter-hvd'" in done.err

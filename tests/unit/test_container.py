@@ -29,21 +29,14 @@ IMAGES = {
 
 
 @pytest.fixture(params=IMAGES)
-def made(request, derived):
+def made(request):
     name, arguments, spec = IMAGES[request.param]
-    return plan.make(derived(name, spec), **arguments)
+    return plan.make(load(name, spec), **arguments)
 
 
-@pytest.fixture
-def derived(tmp_path, monkeypatch):
-    """A function that gives an environment, with another spec in a directory of the test's."""
-    monkeypatch.setenv("HVD_STATE", str(tmp_path))
-
-    def load(name, spec):
-        base = environment.load(name)
-        return environment.derive(base, spec) if spec else base
-
-    return load
+def load(name, spec):
+    base = environment.load(name)
+    return environment.derive(base, spec) if spec else base
 
 
 def lint(*command):
@@ -162,9 +155,9 @@ def test_every_environment_has_an_image_or_a_reason(name):
         ("py-horovod@0.20.3 +mpi~gloo frameworks:=tensorflow", {}, "TensorFlow"),
     ],
 )
-def test_what_cannot_be_built_is_one_error(derived, spec, arguments, named):
+def test_what_cannot_be_built_is_one_error(spec, arguments, named):
     with pytest.raises(HvdError, match=re.escape(named)):
-        plan.make(derived("local-hvd", spec), **arguments)
+        plan.make(load("local-hvd", spec), **arguments)
 
 
 def test_the_command_writes_a_file_or_standard_output(tmp_path, capsys):

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from hvd.build.pipeline import Options
-from hvd.ci.gitlab import generate, jobs, keys, merge, settings
+from hvd.ci.gitlab import generate, jobs, keys
 from hvd.core.errors import HvdError
 from hvd.model import environment
 
@@ -38,7 +38,7 @@ def generated(*titles):
 
 def merged():
     nothing = {"no-specs-to-rebuild": {"script": ["echo"]}, "workflow": {}}
-    return merge.merge({"one": generated("a", "b"), "two": nothing}, TAGS, PARENT)
+    return generate.merge({"one": generated("a", "b"), "two": nothing}, TAGS, PARENT)
 
 
 def test_jobs_of_several_environments_are_one_pipeline():
@@ -73,7 +73,7 @@ def test_jobs_take_artifacts_of_the_job_that_generates_where_there_is_one(monkey
     # gitlab-ci-local says so, and has no child pipelines
     monkeypatch.setenv("GITLAB_CI", "false")
     assert generate.parent() is None
-    alone = merge.merge({"one": generated("a", "b")}, TAGS, generate.parent())
+    alone = generate.merge({"one": generated("a", "b")}, TAGS, generate.parent())
     assert alone["one: a"]["needs"] == []
     assert alone["one: smoke"]["needs"] == [{"job": "one: b", "artifacts": False}]
 
@@ -106,20 +106,14 @@ def solved(tmp_path):
     ],
 )
 def test_runners_are_chosen_by_what_was_solved(solved, site, target, variants, tags):
-    assert settings.tags(solved(site, target, **variants)) == tags
-
-
-@pytest.fixture
-def state(tmp_path, monkeypatch):
-    monkeypatch.setenv("HVD_STATE", str(tmp_path))
-    return tmp_path
+    assert generate.runner_tags(solved(site, target, **variants)) == tags
 
 
 def test_the_environment_for_spack_has_a_mirror_and_jobs(state, monkeypatch, solved):
     summit = environment.load("summit-hvd")
     lock = solved("summit", "power9le", cuda=True).lockfile
     monkeypatch.setattr(environment.Environment, "lockfile", property(lambda self: lock))
-    place = settings.write(summit, "file:///cache", sign=True)
+    place = generate.write(summit, "file:///cache", sign=True)
     content = yaml.safe_load((place / "spack.yaml").read_text())["spack"]
     assert content["specs"] == summit.specs
     mirror = {"url": "file:///cache", "signed": True, "binary": True, "source": False}
@@ -138,8 +132,8 @@ def test_the_environment_for_spack_has_a_mirror_and_jobs(state, monkeypatch, sol
 
 def test_what_a_runner_lacks_of_the_solution_is_named(state):
     with pytest.raises(HvdError, match="spack.lock: No such file"):
-        settings.missing_externals("local-hvd")
-    lock = settings.concrete("local-hvd") / "spack.lock"
+        jobs.missing_externals("local-hvd")
+    lock = generate.concrete("local-hvd") / "spack.lock"
     lock.parent.mkdir(parents=True)
     nodes = {
         "w": {"name": "openmpi", "external": {"path": "/no/such/openmpi"}},
@@ -148,7 +142,7 @@ def test_what_a_runner_lacks_of_the_solution_is_named(state):
         "z": {"name": "py-horovod"},
     }
     lock.write_text(json.dumps({"concrete_specs": nodes}))
-    missing = settings.missing_externals("local-hvd")
+    missing = jobs.missing_externals("local-hvd")
     assert missing == ["openmpi is not in /no/such/openmpi"]
 
 
@@ -165,10 +159,9 @@ def test_a_keyring_lives_as_long_as_its_job():
         assert os.environ["SPACK_GNUPGHOME"] == str(home)
         assert os.environ["SPACK_REQUIRE_SIGNING"] == "True"
         assert stat.S_IMODE(home.stat().st_mode) == 0o700
-        with keys.as_file(base64.b64encode(b"armoured").decode(), home) as file:
-            assert file.read_bytes() == b"armoured"
-            assert stat.S_IMODE(file.stat().st_mode) == 0o600
-        assert not file.exists()
+        file = keys.write(base64.b64encode(b"armoured").decode(), home)
+        assert file.read_bytes() == b"armoured"
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert not home.exists()
     assert "SPACK_GNUPGHOME" not in os.environ and "SPACK_REQUIRE_SIGNING" not in os.environ
     with keys.keyring(False):
@@ -177,8 +170,7 @@ def test_a_keyring_lives_as_long_as_its_job():
 
 def test_a_wrong_key_is_not_shown(tmp_path):
     with pytest.raises(HvdError, match="SPACK_SIGNING_KEY is not base64") as error:
-        with keys.as_file("-----BEGIN", tmp_path):
-            pass
+        keys.write("-----BEGIN", tmp_path)
     assert "BEGIN" not in error.value.message + error.value.remedy
 
 

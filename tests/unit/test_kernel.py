@@ -8,14 +8,9 @@ import pytest
 
 from hvd.core import paths
 from hvd.core.errors import HvdError
-from hvd.deliver.activation import plan
-from hvd.jupyter import kernel, lab
+from hvd.deliver import activation
+from hvd.jupyter import kernel
 from tests import builds
-
-
-@pytest.fixture(autouse=True)
-def state(tmp_path, monkeypatch):
-    monkeypatch.setenv("HVD_STATE", str(tmp_path / "state"))
 
 
 def made(name):
@@ -29,7 +24,7 @@ def prefix(tmp_path):
 
 def install(prefix, name="hvd-local"):
     subject = made("local-hvd")
-    return kernel.install(subject, plan.make(subject), name, str(prefix))
+    return kernel.install(subject, activation.plan(subject), name, str(prefix))
 
 
 def test_the_kernel_stands_alone_and_is_replaced(prefix):
@@ -76,9 +71,11 @@ def test_a_python_without_ipykernel(tmp_path):
 
 def job(name, **options):
     subject = made(name)
-    script = lab.write(subject, "/opt/my lab/bin/jupyter", paths.state() / "data", "me@login")
+    script = kernel.write_lab(
+        subject, "/opt/my lab/bin/jupyter", paths.state() / "data", "me@login"
+    )
     asked = {"account": "", "time": "", "queue": "", **options}
-    return script, lab.job(subject, script, **asked)
+    return script, kernel.job(subject, script, **asked)
 
 
 @pytest.mark.parametrize(
@@ -111,10 +108,10 @@ def test_which_jupyter(tmp_path):
         (tmp_path / program).write_text("#!/bin/sh\n")
         os.chmod(tmp_path / program, 0o755)
     own = str(tmp_path / "jupyter")
-    assert lab.find("", {"PATH": "/nowhere"}, {"PATH": str(tmp_path)}) == own
-    assert lab.find(own, {}) == own
+    assert kernel.find_jupyter("", {"PATH": "/nowhere"}, {"PATH": str(tmp_path)}) == own
+    assert kernel.find_jupyter(own, {}) == own
     with pytest.raises(HvdError, match="PATH"):
-        lab.find("", {"PATH": "/nowhere"})
+        kernel.find_jupyter("", {"PATH": "/nowhere"})
     (tmp_path / "jupyter-lab").unlink()
     with pytest.raises(HvdError, match=own):
-        lab.find(own, {"PATH": str(tmp_path)})
+        kernel.find_jupyter(own, {"PATH": str(tmp_path)})

@@ -2,164 +2,143 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 
 import pytest
 
 from tests.unit.launching import TWO_NODES, launch
 
-ON_FOUR_HOSTS = "-np 16 -H server1:4,server2:4,server3:4,server4:4"
-ON_FOUR = "--hosts server[1-4] --ranks-per-node 4"
-MPIRUN = "-bind-to none -map-by slot -x NCCL_DEBUG=INFO -x LD_LIBRARY_PATH"
-SRUN = {"SLURM_JOB_NODELIST": TWO_NODES}
-LSF = {"LSB_MCPU_HOSTS": "batch5 1 h49n16 42 h50n01 42"}
-IMAGE = "qualis2006/tensorflow-pytorch-horovod:tf2.10_pt1.13"
-KNL = "taskset -c 0-64,68-132,136-200,204-268 numactl -p 1"
-JSRUN = "-r1 -g6 -a6 -c42 -bpacked:7"
-
-#: (options, the line up to the program, the job's variables)
-DOCUMENTED = [
-    ("taurus-ml-hvd --via horovodrun " + ON_FOUR, f"horovodrun {ON_FOUR_HOSTS}", {}),
-    ("local-hvd --via horovodrun --gloo", "horovodrun --gloo -np 2", {}),
-    (
-        "taurus-ml-hvd --nodes 4 --ranks-per-node 4",
-        f"mpirun -np 16 {MPIRUN} -x PATH -mca pml ob1 -mca btl ^openib",
-        {},
-    ),
-    (
-        "taurus-ml-mpi-hvd --rdma " + ON_FOUR,
-        f"mpirun {ON_FOUR_HOSTS} {MPIRUN} -x HOROVOD_MPI_THREADS_DISABLE=1 -x PATH -mca pml ob1",
-        {},
-    ),
-    ("perlmutter-2023-hvd --nodes 2", "srun -n 8", SRUN),
-    ("perlmutter-2023-hvd --nodes 2 --ranks-per-node 2", "srun -n 4", SRUN),
-    ("perlmutter-2023-hvd --nodes 2 --ranks-per-node 2", "srun -N 2 -n 4", {}),
-    ("perlmutter-2023-hvd", "srun -N 1 -n 4", SRUN),
-    # the document's prompt is a login node's, where there is no job to start this in
-    (
-        f"perlmutter-2023-hvd --nodes 2 --env NCCL_DEBUG=INFO --image {IMAGE}",
-        f"NCCL_DEBUG=INFO srun --mpi=pmi2 -l -n 8 shifter --module=gpu,nccl-2.15 --image={IMAGE}",
-        SRUN,
-    ),
-    ("stampede2-hvd --nodes 2", f"mpiexec.hydra -l -ppn 1 -n 2 {KNL}", {}),
-    ("stampede2-hvd", f"mpiexec.hydra -l -ppn 1 -n 1 {KNL}", {}),
-    ("summit-hvd", f"jsrun {JSRUN}", {}),
-    (
-        "summit-ddl-hvd --via ddlrun --nodes 144 --racks 8 --aisles 2",
-        "ddlrun --nodes 18 --racks 4 --aisles 2",
-        {},
-    ),
-    ("summit-ddl-hvd --via ddlrun", "ddlrun", {}),
+#: The variables of a job.
+JOBS = {
+    "SLURM": {"SLURM_JOB_NODELIST": TWO_NODES},
+    "LSF": {"LSB_MCPU_HOSTS": "batch5 1 h49n16 42 h50n01 42"},
+}
+#: The job, if there is one, and the arguments of ./hvd launch; then the line up to the program.
+LINES = """\
+# of documents
+taurus-ml-hvd --via horovodrun --hosts server[1-4] --ranks-per-node 4
+    horovodrun -np 16 -H server1:4,server2:4,server3:4,server4:4
+local-hvd --via horovodrun --gloo
+    horovodrun --gloo -np 2
+taurus-ml-hvd --nodes 4 --ranks-per-node 4
+    mpirun -np 16 -bind-to none -map-by slot -x NCCL_DEBUG=INFO -x LD_LIBRARY_PATH -x PATH
+    -mca pml ob1 -mca btl ^openib
+taurus-ml-mpi-hvd --rdma --hosts server[1-4] --ranks-per-node 4
+    mpirun -np 16 -H server1:4,server2:4,server3:4,server4:4 -bind-to none -map-by slot
+    -x NCCL_DEBUG=INFO -x LD_LIBRARY_PATH -x HOROVOD_MPI_THREADS_DISABLE=1 -x PATH -mca pml ob1
+SLURM perlmutter-2023-hvd --nodes 2
+    srun -n 8
+SLURM perlmutter-2023-hvd --nodes 2 --ranks-per-node 2
+    srun -n 4
+perlmutter-2023-hvd --nodes 2 --ranks-per-node 2
+    srun -N 2 -n 4
+SLURM perlmutter-2023-hvd
+    srun -N 1 -n 4
+# the document's prompt is a login node's, where there is no job to start this in
+SLURM perlmutter-2023-hvd --nodes 2 --env NCCL_DEBUG=INFO --image qualis2006/tensorflow-pytorch-horovod:tf2.10_pt1.13
+    NCCL_DEBUG=INFO srun --mpi=pmi2 -l -n 8 shifter --module=gpu,nccl-2.15
+    --image=qualis2006/tensorflow-pytorch-horovod:tf2.10_pt1.13
+stampede2-hvd --nodes 2
+    mpiexec.hydra -l -ppn 1 -n 2 taskset -c 0-64,68-132,136-200,204-268 numactl -p 1
+stampede2-hvd
+    mpiexec.hydra -l -ppn 1 -n 1 taskset -c 0-64,68-132,136-200,204-268 numactl -p 1
+summit-hvd
+    jsrun -r1 -g6 -a6 -c42 -bpacked:7
+summit-ddl-hvd --via ddlrun --nodes 144 --racks 8 --aisles 2
+    ddlrun --nodes 18 --racks 4 --aisles 2
+summit-ddl-hvd --via ddlrun
+    ddlrun
+taurus-ml-mpi-hvd --time 08:00:00 --allocate
+    srun -N 1 --ntasks-per-node=6 -p ml --time=08:00:00 --pty bash
+perlmutter-2023-hvd --nodes 2 --time 01:00:00 --account m1234_g --allocate
+    salloc --nodes 2 --qos interactive --time 01:00:00 --constraint gpu --gpus-per-node=4
+    --account=m1234_g
+# others
+frontier-hvd --nodes 2
+    srun -N 2 -n 16 -c 7 --gpus-per-task=1 --gpu-bind=closest
+stampede3-hvd --nodes 2
+    ibrun -n 8
+vista-hvd --nodes 2
+    ibrun -n 2
+stampede3-cpu-hvd --ranks-per-node 112
+    ibrun -n 112
+stampede2-hvd --via ibrun --ranks-per-node 2
+    ibrun -n 2
+stampede2-hvd --ranks-per-node 2
+    mpiexec.hydra -l -ppn 2 -n 2 numactl -p 1
+stampede2-hvd --partition normal
+    mpiexec.hydra -l -ppn 1 -n 1
+alpha-hvd
+    srun -N 1 -n 8
+capella-hvd --nodes 3
+    srun -N 3 -n 12
+parallelcluster-hvd --nodes 2
+    mpirun -np 16 -N 8 --bind-to none -x LD_LIBRARY_PATH -x PATH -x FI_PROVIDER=efa
+    -x FI_EFA_FORK_SAFE=1 -x NCCL_SOCKET_IFNAME=^docker,lo,veth
+local-hvd
+    mpirun -np 2
+local-hvd --hosts a,b --env X=1
+    mpirun -np 4 -H a:2,b:2 -x X=1
+# more ranks than GPUs, where nothing forbids them
+local-hvd --ranks-per-node 64
+    mpirun -np 64
+taurus-ml-mpi-hvd --ranks-per-node 8 --via srun
+    srun -N 1 -n 8
+summit-hvd --ranks-per-node 2
+    jsrun -r1 -g2 -a2 -c14 -bpacked:7
+summit-hvd --smpiargs=-disable_gpu_hooks
+    jsrun -r1 -g6 -a6 -c42 -bpacked:7 --smpiargs=-disable_gpu_hooks
+# a part of an LSF job says how many hosts
+LSF summit-hvd
+    jsrun -n1 -r1 -g6 -a6 -c42 -bpacked:7
+LSF summit-hvd --nodes 2
+    jsrun -r1 -g6 -a6 -c42 -bpacked:7
+perlmutter-hvd --ask --account m1_g --queue debug --ranks-per-node 2
+    srun -A m1_g -C gpu -q debug -N 1 -c 32 --ntasks-per-node=2 --gpus-per-node=2
+    --gpu-bind=none --cpu-bind=cores
+taurus-ml-hvd --via srun --ask --nodes 2 --ranks-per-node 1 --env NCCL_DEBUG='a b'
+    NCCL_DEBUG='a b' srun -p ml -N 2 -c 7 --ntasks-per-node=1 --gres=gpu:1 --mem-per-cpu=1443
+frontier-hvd --account a --time 1:00:00 --allocate
+    salloc --nodes 1 --partition batch --time 1:00:00 --account=a --network=disable_rdzv_get
+# a part of a node: with its memory, and so its CPUs
+capella-hvd --nodes 2 --allocate
+    salloc --nodes 2 --gres=gpu:4 --ntasks-per-node=4 --cpus-per-task=14 --mem-per-cpu=13803
+alpha-hvd --allocate
+    salloc --nodes 1 --gres=gpu:8 --ntasks-per-node=8 --cpus-per-task=5 --mem-per-cpu=20625
+capella-hvd --queue q --ranks-per-node 1 --allocate
+    salloc --nodes 1 --partition q --gres=gpu:1 --ntasks-per-node=1 --cpus-per-task=14
+    --mem-per-cpu=13803
+perlmutter-hvd --queue debug --allocate
+    salloc --nodes 1 --qos debug --constraint gpu --gpus-per-node=4 --gpu-bind=none
+stampede2-hvd --nodes 2 --time 1:00:00 --allocate
+    idev -p flat-quadrant -N 2 -n 2 -m 60
+stampede3-hvd --account a --allocate
+    idev -p h100 -N 1 -n 4 -A a
+# `idev -p gh-dev -N 2 -n 2 -t 1:00:00` in TACC's page; -m is in its other pages
+vista-hvd --queue gh-dev --nodes 2 --time 1:00:00 --allocate
+    idev -p gh-dev -N 2 -n 2 -m 60
+# ALCF's page has the same options without system= and place=, which its scripts have
+polaris-hvd --nodes 2 --time 1:00:00 --account a --allocate
+    qsub -I -l select=2:system=polaris -l place=scatter -l filesystems=home:eagle
+    -l walltime=1:00:00 -q debug -A a
+summit-hvd --nodes 2 --time 2:30:01 --account a --allocate
+    bsub -W 2:31 -nnodes 2 -P a -Is /bin/bash
+"""  # noqa: E501
+CASES = [
+    block.split("\n", 1) for block in re.split(r"^(?=\S)", LINES, flags=re.M) if "\n    " in block
 ]
-OTHERS = [
-    ("frontier-hvd --nodes 2", "srun -N 2 -n 16 -c 7 --gpus-per-task=1 --gpu-bind=closest", {}),
-    ("stampede3-hvd --nodes 2", "ibrun -n 8", {}),
-    ("vista-hvd --nodes 2", "ibrun -n 2", {}),
-    ("stampede3-cpu-hvd --ranks-per-node 112", "ibrun -n 112", {}),
-    ("stampede2-hvd --via ibrun --ranks-per-node 2", "ibrun -n 2", {}),
-    ("stampede2-hvd --ranks-per-node 2", "mpiexec.hydra -l -ppn 2 -n 2 numactl -p 1", {}),
-    ("stampede2-hvd --partition normal", "mpiexec.hydra -l -ppn 1 -n 1", {}),
-    ("alpha-hvd", "srun -N 1 -n 8", {}),
-    ("capella-hvd --nodes 3", "srun -N 3 -n 12", {}),
-    (
-        "parallelcluster-hvd --nodes 2",
-        "mpirun -np 16 -N 8 --bind-to none -x LD_LIBRARY_PATH -x PATH -x FI_PROVIDER=efa "
-        "-x FI_EFA_FORK_SAFE=1 -x NCCL_SOCKET_IFNAME=^docker,lo,veth",
-        {},
-    ),
-    ("local-hvd", "mpirun -np 2", {}),
-    ("local-hvd --hosts a,b --env X=1", "mpirun -np 4 -H a:2,b:2 -x X=1", {}),
-    # more ranks than GPUs, where nothing forbids them
-    ("local-hvd --ranks-per-node 64", "mpirun -np 64", {}),
-    ("taurus-ml-mpi-hvd --ranks-per-node 8 --via srun", "srun -N 1 -n 8", {}),
-    ("summit-hvd --ranks-per-node 2", "jsrun -r1 -g2 -a2 -c14 -bpacked:7", {}),
-    (
-        "summit-hvd --smpiargs=-disable_gpu_hooks",
-        f"jsrun {JSRUN} --smpiargs=-disable_gpu_hooks",
-        {},
-    ),
-    # a part of an LSF job says how many hosts
-    ("summit-hvd", f"jsrun -n1 {JSRUN}", LSF),
-    ("summit-hvd --nodes 2", f"jsrun {JSRUN}", LSF),
-    (
-        "perlmutter-hvd --ask --account m1_g --queue debug --ranks-per-node 2",
-        "srun -A m1_g -C gpu -q debug -N 1 -c 32 --ntasks-per-node=2 --gpus-per-node=2 "
-        "--gpu-bind=none --cpu-bind=cores",
-        {},
-    ),
-    (
-        "taurus-ml-hvd --via srun --ask --nodes 2 --ranks-per-node 1 --env NCCL_DEBUG='a b'",
-        "NCCL_DEBUG='a b' srun -p ml -N 2 -c 7 --ntasks-per-node=1 --gres=gpu:1 "
-        "--mem-per-cpu=1443",
-        {},
-    ),
-]
 
 
-@pytest.mark.parametrize(("options", "line", "environ"), DOCUMENTED + OTHERS)
-def test_the_line(options, line, environ, launched) -> None:
-    done = launched([*shlex.split(options), "--", "python", "train.py"], **environ)
+@pytest.mark.parametrize(("arguments", "line"), CASES)
+def test_the_line(arguments, line, launched) -> None:
+    job, *words = shlex.split(arguments)
+    program = [] if "--allocate" in words else ["python", "train.py"]
+    environ = JOBS.get(job, {})
+    done = launched([*([] if environ else [job]), *words, "--", *program], **environ)
     assert done.status == 0, done.err
     assert done.out.count("\n") == 1
-    assert shlex.split(done.out) == [*shlex.split(line), "python", "train.py"]
-
-
-@pytest.mark.parametrize(
-    ("options", "line"),
-    [
-        # these two are in documents
-        (
-            "taurus-ml-mpi-hvd --time 08:00:00",
-            "srun -N 1 --ntasks-per-node=6 -p ml --time=08:00:00 --pty bash",
-        ),
-        (
-            "perlmutter-2023-hvd --nodes 2 --time 01:00:00 --account m1234_g",
-            "salloc --nodes 2 --qos interactive --time 01:00:00 --constraint gpu "
-            "--gpus-per-node=4 --account=m1234_g",
-        ),
-        (
-            "frontier-hvd --account a --time 1:00:00",
-            "salloc --nodes 1 --partition batch --time 1:00:00 --account=a "
-            "--network=disable_rdzv_get",
-        ),
-        # a part of a node: with its memory, and so its CPUs
-        (
-            "capella-hvd --nodes 2",
-            "salloc --nodes 2 --gres=gpu:4 --ntasks-per-node=4 --cpus-per-task=14 "
-            "--mem-per-cpu=13803",
-        ),
-        (
-            "alpha-hvd",
-            "salloc --nodes 1 --gres=gpu:8 --ntasks-per-node=8 --cpus-per-task=5 "
-            "--mem-per-cpu=20625",
-        ),
-        (
-            "capella-hvd --queue q --ranks-per-node 1",
-            "salloc --nodes 1 --partition q --gres=gpu:1 --ntasks-per-node=1 --cpus-per-task=14 "
-            "--mem-per-cpu=13803",
-        ),
-        (
-            "perlmutter-hvd --queue debug",
-            "salloc --nodes 1 --qos debug --constraint gpu --gpus-per-node=4 --gpu-bind=none",
-        ),
-        ("stampede2-hvd --nodes 2 --time 1:00:00", "idev -p flat-quadrant -N 2 -n 2 -m 60"),
-        ("stampede3-hvd --account a", "idev -p h100 -N 1 -n 4 -A a"),
-        # `idev -p gh-dev -N 2 -n 2 -t 1:00:00` in TACC's page; -m is in its other pages
-        ("vista-hvd --queue gh-dev --nodes 2 --time 1:00:00", "idev -p gh-dev -N 2 -n 2 -m 60"),
-        # ALCF's page has the same options without system= and place=, which its scripts have
-        (
-            "polaris-hvd --nodes 2 --time 1:00:00 --account a",
-            "qsub -I -l select=2:system=polaris -l place=scatter -l filesystems=home:eagle "
-            "-l walltime=1:00:00 -q debug -A a",
-        ),
-        (
-            "summit-hvd --nodes 2 --time 2:30:01 --account a",
-            "bsub -W 2:31 -nnodes 2 -P a -Is /bin/bash",
-        ),
-    ],
-)
-def test_nodes_to_type_on(options, line, launched) -> None:
-    assert launched([*options.split(), "--allocate"]).out == f"{line}\n"
+    assert shlex.split(done.out) == [*shlex.split(line), *program]
 
 
 def test_what_ddlrun_says_that_it_starts(launched) -> None:
@@ -183,18 +162,22 @@ def test_words_with_blanks_and_dollars_come_through(options, launched) -> None:
     assert ('"$HOME/x"' in out) == bool(options)
 
 
-def test_what_the_fabric_needs_is_said_beside_the_line(launched) -> None:
-    done = launched(["perlmutter-hvd", "--", "a.out"])
-    assert "export NCCL_NET='AWS Libfabric'" in done.err
-    assert "MPICH_GPU_SUPPORT_ENABLED=0" in done.err
-    assert "--allocate" in done.err
-    assert "export" not in launched(["taurus-ml-hvd", "--", "a.out"]).err  # -x has it
-
-
-def test_a_line_for_srun_says_how_many_cpus_a_rank_has(launched) -> None:
-    """srun does not take it from the job."""
-    assert "export SRUN_CPUS_PER_TASK=14" in launched(["capella-hvd", "--", "a.out"]).err
-    assert "SRUN_CPUS_PER_TASK" not in launched(["stampede3-hvd", "--", "a.out"]).err
+@pytest.mark.parametrize(
+    ("name", "text", "is_said"),
+    [
+        ("perlmutter-hvd", "export NCCL_NET='AWS Libfabric'", True),
+        ("perlmutter-hvd", "--allocate", True),
+        ("taurus-ml-hvd", "export", False),  # -x has it
+        (
+            "capella-hvd",
+            "export SRUN_CPUS_PER_TASK=14",
+            True,
+        ),  # srun does not take it from the job
+        ("stampede3-hvd", "SRUN_CPUS_PER_TASK", False),
+    ],
+)
+def test_what_a_line_needs_is_said_beside_it(name, text, is_said, launched) -> None:
+    assert (text in launched([name, "--", "a.out"]).err) == is_said
 
 
 @pytest.mark.parametrize("printed", ["--batch", "--allocate", "--ask"])

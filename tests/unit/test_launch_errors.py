@@ -13,70 +13,68 @@ from hvd.model import site
 from tests.unit.launching import TWO_NODES, launch
 
 JOB = {"SLURM_JOB_NODELIST": TWO_NODES}
+#: Arguments, what is said, and the variables of a job if there is one.
 IMPOSSIBLE = [
     # ranks and GPUs
-    ("summit-hvd --ranks-per-node 7 -- x", "7 ranks on a node with 6 GPUs", {}),
-    ("summit-ddl-hvd --ranks-per-node 12 -- x", "EXCLUSIVE_PROCESS", {}),
-    ("perlmutter-hvd --ranks-per-node 5 -- x", "5 ranks on a node with 4 GPUs: NCCL", {}),
-    ("frontier-hvd --ranks-per-node 16 --batch -- x", "RCCL", {}),
+    ("summit-hvd --ranks-per-node 7 -- x", "7 ranks on a node with 6 GPUs"),
+    ("summit-ddl-hvd --ranks-per-node 12 -- x", "EXCLUSIVE_PROCESS"),
+    ("perlmutter-hvd --ranks-per-node 5 -- x", "5 ranks on a node with 4 GPUs: NCCL"),
+    ("frontier-hvd --ranks-per-node 16 --batch -- x", "RCCL"),
     # launch methods
-    ("summit-hvd --gloo -- x", "--gloo: jsrun", {}),
-    ("perlmutter-hvd --gloo -- x", "--gloo: srun", {}),
-    (
-        "taurus-ml-hvd --via horovodrun --gloo --hosts a -- x",
-        "--gloo: taurus-ml-hvd is built without Gloo",
-        {},
-    ),
-    ("perlmutter-hvd --via jsrun -- x", "perlmutter has Slurm", {}),
-    ("summit-hvd --via srun -- x", "summit has LSF", {}),
-    ("local-hvd --via srun -- x", "local has no scheduler", {}),
-    ("summit-hvd --via mpirun -- x", "mpirun on summit: jobs run on a launch node", {}),
-    ("alpha-hvd --via mpiexec.hydra -- x", "mpiexec.hydra on alpha", {}),
-    ("summit-hvd --via ddlrun -- x", "IBM DDL", {}),
-    ("local-hvd --via mpirum -- x", "did you mean 'mpirun'?", {}),
-    ("summit-ddl-hvd --via ddlrun --ranks-per-node 2 -- x", "--ranks-per-node", {}),
-    ("summit-ddl-hvd --via ddl-mpirun -- x", "--rankfile", {}),
+    ("summit-hvd --gloo -- x", "--gloo: jsrun"),
+    ("perlmutter-hvd --gloo -- x", "--gloo: srun"),
+    ("taurus-ml-hvd --via horovodrun --gloo --hosts a -- x", "--gloo: taurus-ml-hvd is built"),
+    ("perlmutter-hvd --via jsrun -- x", "perlmutter has Slurm"),
+    ("summit-hvd --via srun -- x", "summit has LSF"),
+    ("local-hvd --via srun -- x", "local has no scheduler"),
+    ("summit-hvd --via mpirun -- x", "mpirun on summit: jobs run on a launch node"),
+    ("alpha-hvd --via mpiexec.hydra -- x", "mpiexec.hydra on alpha"),
+    ("summit-hvd --via ddlrun -- x", "IBM DDL"),
+    ("local-hvd --via mpirum -- x", "did you mean 'mpirun'?"),
+    ("summit-ddl-hvd --via ddlrun --ranks-per-node 2 -- x", "--ranks-per-node"),
+    ("summit-ddl-hvd --via ddl-mpirun -- x", "--rankfile"),
     # options of another method
-    ("perlmutter-hvd --rdma -- x", "--rdma: srun on perlmutter", {}),
-    ("alpha-hvd --image a -- x", "--image: alpha", {}),
-    ("alpha-hvd --smpiargs a -- x", "--smpiargs", {}),
-    ("alpha-hvd --rankfile a -- x", "--rankfile", {}),
-    ("local-hvd --ask -- x", "--ask: mpirun", {}),
+    ("perlmutter-hvd --rdma -- x", "--rdma: srun on perlmutter"),
+    ("alpha-hvd --image a -- x", "--image: alpha"),
+    ("alpha-hvd --smpiargs a -- x", "--smpiargs"),
+    ("alpha-hvd --rankfile a -- x", "--rankfile"),
+    ("local-hvd --ask -- x", "--ask: mpirun"),
     # scheduler and job
-    ("local-hvd --batch -- x", "local has no scheduler", {}),
-    ("local-hvd --allocate", "local: no command is known", {}),
-    ("perlmutter-hvd --run -- x", "--run: this is no job on perlmutter", {}),
+    ("local-hvd --batch -- x", "local has no scheduler"),
+    ("local-hvd --allocate", "local: no command is known"),
+    ("perlmutter-hvd --run -- x", "--run: this is no job on perlmutter"),
     ("summit-hvd --run -- x", "--run: this is no job on summit", JOB),
     ("local-hvd --run -- no-such-program", "mpirun is not on PATH", {"PATH": "/none"}),
     ("perlmutter-hvd --run --batch -- x", "exclude each other", JOB),
     # nodes, racks and hosts
     ("perlmutter-hvd --nodes 3 -- x", "the job has 2", JOB),
-    ("local-hvd --nodes 3 --hosts a,b -- x", "--hosts names 2", {}),
-    ("local-hvd --nodes 2 -- x", "mpirun needs to know the 2 hosts", {}),
-    ("taurus-ml-hvd --via horovodrun --nodes 2 -- x", "horovodrun needs to know", {}),
+    ("local-hvd --nodes 3 --hosts a,b -- x", "--hosts names 2"),
+    ("local-hvd --nodes 2 -- x", "mpirun needs to know the 2 hosts"),
+    ("taurus-ml-hvd --via horovodrun --nodes 2 -- x", "horovodrun needs to know"),
     ("taurus-ml-hvd --hosts a,b -- x", "--hosts: a is not a node of the job", JOB),
     ("perlmutter-hvd --hosts nid001140 -- x", "--hosts: srun", JOB),
-    ("local-hvd --hosts a[1- -- x", "--hosts: 'a[1-'", {}),
-    ("perlmutter-hvd --racks 1 -- x", "--racks", {}),
-    ("summit-hvd --aisles 1 -- x", "--aisles", {}),
-    ("summit-hvd --nodes 19 --racks 1 -- x", "19 nodes", {}),
-    ("summit-ddl-hvd --via ddlrun --nodes 3 --racks 2 -- x", "3 nodes", {}),
-    ("alpha-hvd --partition alhpa -- x", "did you mean 'alpha'?", {}),
+    ("local-hvd --hosts a[1- -- x", "--hosts: 'a[1-'"),
+    ("perlmutter-hvd --racks 1 -- x", "--racks"),
+    ("summit-hvd --aisles 1 -- x", "--aisles"),
+    ("summit-hvd --nodes 19 --racks 1 -- x", "19 nodes"),
+    ("summit-ddl-hvd --via ddlrun --nodes 3 --racks 2 -- x", "3 nodes"),
+    ("alpha-hvd --partition alhpa -- x", "did you mean 'alpha'?"),
     # values
-    ("summit-hvd --time 0:10 -- x", "--time: '0:10'", {}),
-    ("summit-hvd --account 'a b' -- x", "--account: 'a b'", {}),
-    ("summit-hvd --job-name 'a\nb' -- x", "--job-name", {}),
-    ("perlmutter-hvd --account m1 -- x", "accounts of jobs in gpu of perlmutter end in _g", {}),
-    ("local-hvd --env A -- x", "--env: 'A'", {}),
-    ("local-hvd --env 'A B=1' -- x", "--env: 'A B'", {}),
-    ("local-hvd", "no program to start", {}),
-    ("perlmutter-hvd --batch --", "no program to start", {}),
-    ("moon-hvd -- x", "'moon-hvd'", {}),
+    ("summit-hvd --time 0:10 -- x", "--time: '0:10'"),
+    ("summit-hvd --account 'a b' -- x", "--account: 'a b'"),
+    ("summit-hvd --job-name 'a\nb' -- x", "--job-name"),
+    ("perlmutter-hvd --account m1 -- x", "accounts of jobs in gpu of perlmutter end in _g"),
+    ("local-hvd --env A -- x", "--env: 'A'"),
+    ("local-hvd --env 'A B=1' -- x", "--env: 'A B'"),
+    ("local-hvd", "no program to start"),
+    ("perlmutter-hvd --batch --", "no program to start"),
+    ("moon-hvd -- x", "'moon-hvd'"),
 ]
 
 
-@pytest.mark.parametrize(("options", "said", "environ"), IMPOSSIBLE)
-def test_impossible_requests(options, said, environ, launched) -> None:
+@pytest.mark.parametrize("case", IMPOSSIBLE)
+def test_impossible_requests(case, launched) -> None:
+    options, said, environ = (*case, {})[:3]
     done = launched(shlex.split(options), **environ)
     assert done.status == cli.USAGE
     assert done.out == ""

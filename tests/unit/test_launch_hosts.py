@@ -51,18 +51,14 @@ def test_the_hosts_of_a_job(scheduler, partition, environ, expected) -> None:
     assert SCHEDULERS[scheduler].hosts(partition, environ) == expected
 
 
-def test_an_lsf_job_with_a_hostfile(tmp_path) -> None:
+def test_a_job_with_a_file_that_has_a_line_for_each_slot(tmp_path) -> None:
     file = tmp_path / "hosts"
     file.write_text("batch5\n" + "h49n16\n" * 42 + "h50n01\n" * 42)
     environ = {"LSB_DJOB_HOSTFILE": str(file), "LSB_MCPU_HOSTS": "x 1"}
     assert SCHEDULERS["lsf"].hosts(SUMMIT, environ) == ["h49n16", "h50n01"]
-
-
-def test_a_pbs_job_with_a_line_for_each_slot(tmp_path) -> None:
-    file = tmp_path / "hosts"
     file.write_text("x3001c0s1b0n0.hsn\nx3001c0s1b0n0.hsn\nx3001c0s7b0n0.hsn\n")
-    hosts = SCHEDULERS["pbs"].hosts(SUMMIT, {"PBS_NODEFILE": str(file)})
-    assert hosts == ["x3001c0s1b0n0.hsn", "x3001c0s7b0n0.hsn"]
+    found = SCHEDULERS["pbs"].hosts(SUMMIT, {"PBS_NODEFILE": str(file)})
+    assert found == ["x3001c0s1b0n0.hsn", "x3001c0s7b0n0.hsn"]
 
 
 @pytest.mark.parametrize(

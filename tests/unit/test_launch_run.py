@@ -14,7 +14,7 @@ from typing import Dict
 import pytest
 
 from hvd.core import paths
-from hvd.launch import program
+from hvd.launch import start
 from tests.unit.launching import TWO_NODES, launch, stand_in
 
 
@@ -61,8 +61,8 @@ def test_in_a_job_it_has_the_fabrics_variables(environ, tmp_path) -> None:
 def test_it_has_the_callers_python_path(callers) -> None:
     """And not what ./hvd sets for itself."""
     ours = {"PYTHONPATH": "ci", "PYTHONNOUSERSITE": "1", "HOME": "/h"}
-    kept = {f"{program.KEPT}{name}": value for name, value in callers.items()}
-    found = program.environment(launch("local-hvd"), {**ours, **kept})
+    kept = {f"{start.KEPT}{name}": value for name, value in callers.items()}
+    found = start.environment(launch("local-hvd"), {**ours, **kept})
     assert found == {"HOME": "/h", **callers}
 
 
@@ -79,7 +79,7 @@ def test_the_script_hvd_keeps_the_callers_python_path(monkeypatch) -> None:
     script.main()
     environ = started[0][2]
     assert environ["PYTHONPATH"] == str(paths.SOURCE)
-    kept = program.environment(launch("local-hvd"), environ)
+    kept = start.environment(launch("local-hvd"), environ)
     assert kept["PYTHONPATH"] == "/view"
-    assert not [name for name in kept if name.startswith(program.KEPT)]
+    assert not [name for name in kept if name.startswith(start.KEPT)]
     assert "PYTHONNOUSERSITE" not in kept

@@ -6,7 +6,8 @@ import pytest
 
 from hvd.core import paths
 from hvd.core.errors import HvdError
-from hvd.deliver.publish import describe, naming, plan, render
+from hvd.deliver.publish import module as modulefile
+from hvd.deliver.publish import plan
 from hvd.deliver.publish.plan import Origin, Tree
 from hvd.model import site
 from hvd.model.built import Modification, Software
@@ -34,21 +35,16 @@ CASES = {
 }
 
 
-@pytest.fixture(autouse=True)
-def state(tmp_path, monkeypatch):
-    return publishing.state(tmp_path / "state", monkeypatch)
-
-
 def at_a_site(modules, use=NODE, **changes):
     """The module of a build, at a site with ``modules``."""
     machine = dataclasses.replace(LOCAL, modules=modules)
-    return describe.describe(publishing.pretend(**changes), machine, use)
+    return modulefile.describe(publishing.pretend(**changes), machine, use)
 
 
 @pytest.mark.parametrize("expected", CASES)
 def test_a_variant_has_a_name_of_its_own(expected) -> None:
     done = publishing.pretend(**CASES[expected])
-    assert naming.name(done, LOCAL) == ("horovod", f"0.28.1-{expected}")
+    assert modulefile.name(done, LOCAL) == ("horovod", f"0.28.1-{expected}")
 
 
 @pytest.mark.parametrize(
@@ -91,7 +87,7 @@ def test_a_module_has_what_the_site_gives() -> None:
         architectures=("80",),
         modules=("cudnn/8.7.0", "cray-mpich/8.1.25"),
     )
-    module = describe.describe(done, machine, use)
+    module = modulefile.describe(done, machine, use)
     loads = [word for load in use.run for word in load]
     assert module.depends_on == (*loads, "cray-mpich/8.1.25")
     assert "mpich" not in module.conflicts
@@ -122,7 +118,7 @@ def test_another_mpi_is_a_conflict(modules, run, mpi, refused, taken) -> None:
 def test_what_depends_on_the_job_is_in_the_help_and_not_set() -> None:
     machine = site.load("frontier")
     done = publishing.pretend(gpu="rocm", operations=("gloo", "mpi", "nccl"))
-    module = describe.describe(done, machine, machine.environments["frontier-hvd"])
+    module = modulefile.describe(done, machine, machine.environments["frontier-hvd"])
     for name, value in machine.fabric["one_node"].items():
         assert f"Set {name}={value} in jobs on one node." in module.help
         assert name not in {change.name for change in module.changes}
@@ -144,7 +140,7 @@ def test_lists_are_in_the_order_of_the_activation() -> None:
 def test_a_value_that_no_module_can_hold() -> None:
     module = at_a_site(LOCAL.modules, changes=(Modification("set", "X", "a\x1b[0m"),))
     with pytest.raises(HvdError, match="the value of X"):
-        render.module(module, "lmod")
+        plan.make(Tree(), [(module, Origin("a", "pip"))], ["lmod"])
 
 
 def test_the_same_input_gives_the_same_bytes(publish, tmp_path) -> None:

@@ -12,17 +12,18 @@ import pytest
 
 from hvd.core import paths
 from hvd.deliver.publish import store
-from hvd.deliver.publish.plan import Origin, Tree
+from hvd.deliver.publish.plan import LANGUAGES, Origin, Tree
+from hvd.upkeep import checkout
 from tests import publishing
 
 NAME = "horovod/0.28.1-torch-2.13-openmpi-4.1"
+SOURCE = {"PYTHONPATH": str(paths.SOURCE)}
 #: The system calls before which a publication is killed.
 CALLS = ("open", "fsync", "mkdir", "chmod", "fchmod", "rename", "replace", "symlink")
 
 
-@pytest.fixture(autouse=True)
-def root(tmp_path, monkeypatch):
-    publishing.state(tmp_path / "state", monkeypatch)
+@pytest.fixture
+def root(tmp_path):
     return tmp_path / "m"
 
 
@@ -37,12 +38,8 @@ def published(publish, root):
     return run
 
 
-def variables():
-    return {**os.environ, "PYTHONPATH": str(paths.SOURCE)}
-
-
 def tree(*versions: str) -> Tree:
-    files = {f"{tool}/horovod/{v}": v.encode() * 999 for tool in store.TOOLS for v in versions}
+    files = {f"{tool}/horovod/{v}": v.encode() * 999 for tool in LANGUAGES for v in versions}
     return Tree(files, {path: Origin("local-hvd", "pip") for path in files}, {})
 
 
@@ -96,7 +93,7 @@ def test_a_kill_at_any_moment_leaves_a_whole_tree(first, step, tmp_path) -> None
         found = store.read(root).tree
         assert found.files in (before.files, tree("1", "2").files)
         seen.add(len(found.files))
-        for tool in store.TOOLS:
+        for tool in LANGUAGES:
             for path in (root / tool).rglob("*") if (root / tool).exists() else ():
                 assert path.is_file() or path.is_dir()
         put(root, "1", "2")
@@ -129,9 +126,11 @@ def test_a_reader_sees_no_part_of_a_tree(root) -> None:
 
 
 def test_two_at_a_time(published, root) -> None:
-    command = publishing.command("publish", "--root", root, "--tool", "both")
+    command = checkout.command("publish", "--root", root, "--tool", "both")
     with store.locked(root):
-        other = subprocess.run(command, env=variables(), capture_output=True, text=True)
+        other = subprocess.run(
+            command, env={**os.environ, **SOURCE}, capture_output=True, text=True
+        )
     assert other.returncode == 2 and f"(process {os.getpid()})" in other.stderr
     assert not (root / store.CURRENT).exists()
     assert published()[0] == 0
@@ -163,10 +162,9 @@ def test_everyone_reads_and_only_the_owner_writes(umask, published, root) -> Non
         assert published()[0] == 0
     finally:
         os.umask(before)
-    for path in [root, *root.rglob("*")]:
-        if not path.is_symlink():
-            mode = stat.S_IMODE(path.stat().st_mode)
-            assert mode == (0o755 if path.is_dir() else 0o644), path
+    modes = {path: stat.S_IMODE(path.lstat().st_mode) for path in [root, *root.rglob("*")]}
+    for path, mode in modes.items():
+        assert path.is_symlink() or mode == (0o755 if path.is_dir() else 0o644), path
 
 
 def test_a_group_publishes_together_where_its_directory_is_for_that(published, root) -> None:
@@ -210,7 +208,11 @@ def test_what_others_wrote_is_named_and_stays(path, spoil, published, root) -> N
     assert publishing.snapshot(root) == before
 
 
-def test_a_foreign_directory_in_the_way(published, root) -> None:
+def test_what_is_in_the_way(published, root) -> None:
+    root.write_text("")
+    status, said = published()
+    assert status == 2 and f"{root}: File exists" in said
+    root.unlink()
     (root / "lmod").mkdir(parents=True)
     (root / "other").write_text("not in the way")
     before = publishing.snapshot(root)
@@ -222,16 +224,10 @@ def test_a_foreign_directory_in_the_way(published, root) -> None:
     assert (root / "other").read_text() == "not in the way"
 
 
-def test_a_root_that_cannot_be_made(published, root) -> None:
-    root.write_text("")
-    status, said = published()
-    assert status == 2 and f"{root}: File exists" in said
-
-
 #: Publish; make the disk refuse everything; publish again, and check that nothing changed.
 ON_A_DISK = """\
 set -eu
-mount -t tmpfs -o {options} none "$DISK"
+mount -t tmpfs -o size=256k none "$DISK"
 publish() {{ {hvd} publish --root "$DISK/m" --tool both "$@"; }}
 publish > "$OUT/first"
 look() {{
@@ -240,48 +236,38 @@ look() {{
     cat lmod/horovod/* | cksum
 }}
 look > "$OUT/before"
-{spoil}
+(cd "$DISK"; {spoil})
 publish --suffix second > "$OUT/said" 2>&1 && exit 9
 look > "$OUT/after"
-{mend}
+(cd "$DISK"; {mend})
 publish --suffix second > "$OUT/third"
 """
 
 
 @pytest.mark.parametrize(
-    ("options", "spoil", "mend", "error"),
+    ("spoil", "mend", "error"),
     [
-        (
-            "size=256k",
-            'dd if=/dev/zero of="$DISK/filler" bs=4k 2> /dev/null || true',
-            'rm "$DISK/filler"',
-            "No space left on device",
-        ),
-        (
-            "size=1m",
-            'mount -o remount,ro "$DISK"',
-            'mount -o remount,rw "$DISK"',
-            "Read-only file system",
-        ),
+        ("dd if=/dev/zero of=filler bs=4k 2> /dev/null || true", "rm filler", "No space left"),
+        ("mount -o remount,ro .", "mount -o remount,rw .", "Read-only file system"),
     ],
     ids=["full", "read-only"],
 )
-def test_a_disk_that_takes_nothing(options, spoil, mend, error, tmp_path) -> None:
+def test_a_disk_that_takes_nothing(spoil, mend, error, tmp_path) -> None:
     """What was published before still is, and the next publication succeeds."""
     if not shutil.which("unshare"):
         pytest.skip("unshare is not on PATH")
     alone = ["unshare", "--mount", "--map-root-user"]
-    probe = subprocess.run([*alone, "mount", "-t", "tmpfs", "none", tmp_path], capture_output=True)
-    if probe.returncode:
-        pytest.skip(f"cannot mount: {probe.stderr.decode().strip()}")
+    mount = subprocess.run([*alone, "mount", "-t", "tmpfs", "none", tmp_path], capture_output=True)
+    if mount.returncode:
+        pytest.skip(f"cannot mount: {mount.stderr.decode().strip()}")
     publishing.pretend()
     disk = tmp_path / "disk"
     disk.mkdir()
-    hvd = shlex.join(publishing.command())
-    script = ON_A_DISK.format(options=options, spoil=spoil, mend=mend, hvd=hvd)
+    hvd = shlex.join(checkout.command())
+    script = ON_A_DISK.format(spoil=spoil, mend=mend, hvd=hvd)
     done = subprocess.run(
         [*alone, "bash", "-c", script],
-        env={**variables(), "DISK": str(disk), "OUT": str(tmp_path)},
+        env={**os.environ, **SOURCE, "DISK": str(disk), "OUT": str(tmp_path)},
         capture_output=True,
         text=True,
     )

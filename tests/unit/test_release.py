@@ -100,7 +100,7 @@ def test_a_releaser_signs_with_a_key_of_their_own(clone, gnupg, tmp_path):
     run([*words, "ed25519", "sign"], env=own)
     make(clone, "0.1.0", "--sign", "r@example.org", "--to", tmp_path / "out", GNUPGHOME=gnupg)
     run(["git", "-C", clone, "verify-tag", "v0.1.0"], env=own)
-    sums = tmp_path / "out" / release.SUMS
+    sums = tmp_path / "out" / "SHA256SUMS"
     verify = ["gpg", "--verify", tmp_path / "out" / release.SIGNATURE, sums]
     run(verify, env=own)
     sums.write_text(sums.read_text().replace("0", "1"))
@@ -127,7 +127,7 @@ def test_where_gpg_or_the_branch_refuses_nothing_is_released(clone, gnupg, tmp_p
 @pytest.mark.parametrize("version", ["1", "0.1", "v0.1.0", "0.1.0rc1", "x"])
 def test_what_is_no_version(version):
     with pytest.raises(HvdError, match="is no version"):
-        release.plan(version)
+        release.check(version)
 
 
 def test_the_citation_names_what_its_format_asks_for():

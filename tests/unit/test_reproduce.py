@@ -8,7 +8,6 @@ import subprocess
 import pytest
 
 from hvd.ci import reproduce
-from hvd.cli import main as cli
 from hvd.core import paths
 from hvd.host import machine
 
@@ -17,40 +16,33 @@ COMMIT = subprocess.run(
 ).stdout.strip()
 
 
-def words(arguments, **variables):
-    """The words of the command, from ./hvd or what is before it on."""
-    command, _ = reproduce.lines(arguments, {"CI": "true", **variables})
-    checkout, _, rest = command.partition(": ")[2].partition(" && ")
-    assert checkout == f"git checkout {COMMIT}"
-    return shlex.split(rest)
-
-
 def test_a_command_by_hand_is_not_repeated():
     assert reproduce.lines(["run"], {}) == []
 
 
-def test_the_command_of_a_job():
-    arguments = ["run", "--spec", "py-horovod@0.28.1 +mpi~gloo"]
-    assert words(arguments) == ["./hvd", *arguments]
+SPEC = ["run", "--spec", "py-horovod@0.28.1 +mpi~gloo"]
+IMAGE = {"CI_JOB_IMAGE": "docker.io/debian:12"}
+PODMAN = ["podman", "run", "--rm", "-it", "-v", ".:/hvd", "-w", "/hvd", "docker.io/debian:12"]
 
 
-def test_what_decides_what_it_does_and_no_secret():
-    found = words(["run"], HVD_PACKAGES="/a b", SPACK_SIGNING_KEY="x", HVD_CI_CACHE="s3://k@x")
-    assert found == ["env", "HVD_PACKAGES=/a b", "./hvd", "run"]
-
-
-def test_the_container_of_a_job():
-    found = words(["test"], CI_JOB_IMAGE="docker.io/debian:12")
-    assert found[:2] == ["podman", "run"] and found[-3:] == [
-        "docker.io/debian:12",
-        "./hvd",
-        "test",
-    ]
-
-
-@pytest.mark.parametrize(("job", "by_hand"), [("rebuild", "build"), ("smoke", "run")])
-def test_a_job_that_needs_artifacts(job, by_hand):
-    assert words(["ci", job, "local-hvd"]) == ["./hvd", by_hand, "local-hvd", "--engine", "spack"]
+@pytest.mark.parametrize(
+    ("arguments", "variables", "expected"),
+    [
+        (SPEC, {}, ["./hvd", *SPEC]),
+        # what decides what it does, and no secret
+        (["run"], {"HVD_PACKAGES": "/a b"}, ["env", "HVD_PACKAGES=/a b", "./hvd", "run"]),
+        (["run"], {"SPACK_SIGNING_KEY": "x", "HVD_CI_CACHE": "s3://k@x"}, ["./hvd", "run"]),
+        (["test"], IMAGE, [*PODMAN, "./hvd", "test"]),
+        # jobs that need artifacts
+        (["ci", "rebuild", "x"], {}, ["./hvd", "build", "x", "--engine", "spack"]),
+        (["ci", "smoke", "x"], {}, ["./hvd", "run", "x", "--engine", "spack"]),
+    ],
+)
+def test_the_command_of_a_job(arguments, variables, expected):
+    command, _ = reproduce.lines(arguments, {"CI": "true", **variables})
+    checkout, _, rest = command.partition(": ")[2].partition(" && ")
+    assert checkout == f"git checkout {COMMIT}"
+    assert shlex.split(rest) == expected
 
 
 def test_the_machine_is_named():
@@ -70,10 +62,8 @@ def test_in_a_root_the_command_outside_says_it(monkeypatch):
     ("arguments", "said"),
     [(["run", "no-such-hvd"], True), (["list"], False), (["run", "--no-such-option"], True)],
 )
-def test_it_is_said_after_a_failure_alone(monkeypatch, capsys, arguments, said):
+def test_it_is_said_after_a_failure_alone(monkeypatch, hvd, arguments, said):
     monkeypatch.setenv("CI", "true")
-    with pytest.raises(SystemExit) as ended:
-        cli.main(arguments)
-    assert bool(ended.value.code) == said
-    line = f"./hvd {shlex.join(arguments)}"
-    assert (line in capsys.readouterr().err) == said
+    done = hvd(*arguments)
+    assert bool(done.status) == said
+    assert (f"./hvd {shlex.join(arguments)}" in done.err) == said

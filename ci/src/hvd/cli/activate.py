@@ -7,7 +7,7 @@ from typing import Optional
 
 from hvd.cli.common import BuiltArgument, BuiltByOption, EngineName, flag, option
 from hvd.core import console, paths
-from hvd.deliver.activation import plan, shells
+from hvd.deliver import activation
 from hvd.model import built
 
 
@@ -28,7 +28,7 @@ def activate(
     """
     subject = built.find(name, engine.value)
     directory = (to or subject.directory).expanduser().absolute()
-    shells.write(plan.make(subject, nodes=nodes, rdma=rdma), directory)
+    activation.write(activation.plan(subject, nodes, rdma), directory)
     shown = paths.shorten(directory)
-    console.note(f"{shown}/: {', '.join(shells.FILES)}")
+    console.note(f"{shown}/: {', '.join(activation.FILES)}")
     console.note(f"to use it: . {shown}/activate.sh")

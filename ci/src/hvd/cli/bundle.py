@@ -10,12 +10,12 @@ from typing import Optional
 from hvd.build import pipeline
 from hvd.build.engine_spack import SpackEngine
 from hvd.build.pipeline import Options
-from hvd.cache import keyring, transfer
+from hvd.cache import cache, keyring
 from hvd.cache.cache import Cache
 from hvd.cli.common import SOURCES, EnvironmentArgument, SpecOption, chosen, flag, option, takes
 from hvd.core import console, lock, paths, process
 from hvd.core.run import Run
-from hvd.deliver.bundle import content, pack
+from hvd.deliver import bundle as bundles
 from hvd.host import framework
 from hvd.model import built
 
@@ -45,15 +45,15 @@ def bundle(
     machine's kind of processor and Python. install.sh in it checks every file, sets everything
     up below a prefix, and runs Horovod on two ranks.
     """
-    commit = content.commit()
+    commit = bundles.commit()
     environment = chosen(name, spec)
     default = paths.state() / "bundles" / f"{environment.name}-{commit[:7]}"
     destination = (to or default).expanduser()
     signer = ""
     if with_cache:
-        signer = transfer.fingerprint(Cache(""), key)
+        signer = cache.fingerprint(Cache(""), key)
         built.find_current(environment.name, "spack")
-    with pack.gathering(destination.absolute()) as directory:
+    with bundles.gathering(destination.absolute()) as directory:
         options = dataclasses.replace(options, engine="spack")
         engine = pipeline.run(environment, options, last="concretize").engine
         # the pinned frameworks, unless the user or the site has others
@@ -73,8 +73,8 @@ def bundle(
                     "PYTHON": ".".join(platform.python_version_tuple()[:2]),
                     "SITE": environment.site,
                 }
-                digest = pack.seal(directory, facts)
-                task.say(f"{pack.SUMS}: sha256 {digest}")
+                digest = bundles.seal(directory, facts)
+                task.say(f"{bundles.SUMS}: sha256 {digest}")
     console.note(f"{paths.shorten(destination)}")
     console.note("on the other machine: ./install.sh --prefix DIR")
 
@@ -90,14 +90,14 @@ def _gather(
     """
     environment = engine.environment
     with run.step("repositories") as task:
-        content.repositories(engine.spack, directory / "git", task)
+        bundles.repositories(engine.spack, directory / "git", task)
     with run.step("sources") as task:
-        content.sources(engine.spack, environment, directory / "sources", task)
+        bundles.sources(engine.spack, environment, directory / "sources", task)
     with run.step("wheels") as task:
-        content.wheels(environment, python, directory / "wheels", task)
+        bundles.wheels(environment, python, directory / "wheels", task)
     if signer:
         with run.step("binary cache") as task:
-            cache = Cache((directory / "cache").as_uri())
-            transfer.push(engine.spack, environment, cache, signer, task)
+            target = Cache((directory / "cache").as_uri())
+            cache.push(engine.spack, environment, target, signer, task)
             keyring.export(signer, directory / "cache" / "key.asc")
             task.say(f"signed with {signer}")

@@ -13,7 +13,7 @@ import typer
 from hvd.build import engine_spack, pipeline
 from hvd.build.engine_spack import pair_of
 from hvd.build.pipeline import Options
-from hvd.cache import cache, keyring, transfer
+from hvd.cache import cache, keyring
 from hvd.cli.common import SOURCES, EnvironmentArgument, SpecOption, chosen, flag, option, takes
 from hvd.core import console, lock, paths, process
 from hvd.core.errors import HvdError
@@ -56,10 +56,10 @@ def push(
     subject = environment.load(name)
     wanted = cache.named(url, unsigned)
     built.find_current(name, "spack")
-    signer = transfer.fingerprint(wanted, key)
+    signer = cache.fingerprint(wanted, key)
     with _located(options, name, pair_of(subject)) as (located, run):
         with run.step("spack buildcache push") as task:
-            transfer.push(located, subject, wanted, signer, task, force, private)
+            cache.push(located, subject, wanted, signer, task, force, private)
             task.say(wanted.url)
     console.note(f"signed with {signer}" if signer else "not signed")
 
@@ -167,7 +167,7 @@ def trust(
     with _located(options, "keys", options.sources.pair) as (located, run):
         with run.step("keys of the cache") as task, tempfile.TemporaryDirectory() as scratch:
             file = pathlib.Path(scratch, "key")
-            transfer.fetch_key(located, place, fingerprint, file, task.log)
+            cache.fetch_key(located, place, fingerprint, file, task.log)
             added = keyring.add(file, fingerprint)
     _note_added(added)
 

@@ -13,9 +13,9 @@ import typer
 from hvd.cli.common import BuiltByOption, EngineName, flag, option
 from hvd.core import console, lock, paths
 from hvd.core.errors import HvdError
-from hvd.deliver.activation import plan, shells
+from hvd.deliver import activation
 from hvd.launch import request, schedulers
-from hvd.launch.program import callers
+from hvd.launch.start import callers
 from hvd.model import built, site
 from hvd.reframe import systems
 
@@ -43,7 +43,7 @@ def check(
         action = context.args
     if "--run" in action:
         subject = built.find(name, engine.value)
-        shells.write(plan.make(subject), subject.directory)
+        activation.write(activation.plan(subject), subject.directory)
         _say_what_is_not_judged(machine, name, quick)
     system = f"{machine.name}:{kind.name}"
     reframe = pathlib.Path(sys.executable).with_name("reframe")

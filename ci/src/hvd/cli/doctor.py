@@ -16,8 +16,8 @@ import typer
 from hvd.cli.common import BuiltArgument, BuiltByOption, EngineName, flag
 from hvd.core import console
 from hvd.doctor import checks, gather
-from hvd.doctor.model import Finding, State
-from hvd.launch.program import callers
+from hvd.doctor.checks import Finding, State
+from hvd.launch.start import callers
 
 _COLOURS = {
     State.ok: "green",

@@ -10,9 +10,9 @@ import sys
 from hvd.cli.common import BuiltArgument, BuiltByOption, EngineName, option
 from hvd.core import console, paths
 from hvd.core.errors import HvdError
-from hvd.deliver.activation import plan
-from hvd.jupyter import kernel, lab
-from hvd.launch.program import callers
+from hvd.deliver import activation
+from hvd.jupyter import kernel
+from hvd.launch.start import callers
 from hvd.model import built, environment
 
 _where = functools.partial(option, rich_help_panel="Where the kernel goes")
@@ -42,7 +42,7 @@ def install_kernel(
     if [user, bool(prefix), sys_prefix].count(True) > 1:
         raise HvdError("--user, --prefix and --sys-prefix exclude each other", "choose one")
     subject = built.find(name, engine.value)
-    wanted = plan.make(subject)
+    wanted = activation.plan(subject)
     caller = callers(os.environ)
     after = wanted.applied(caller)
     python = shutil.which("python", path=after["PATH"]) or "python"
@@ -52,13 +52,13 @@ def install_kernel(
     elif sys_prefix:
         # <prefix>/bin/python
         prefix = os.path.dirname(os.path.dirname(python))
-    program = lab.find(jupyter, caller, after) if whole_script else ""
+    program = kernel.find_jupyter(jupyter, caller, after) if whole_script else ""
     directory = kernel.install(subject, wanted, kernel_name or f"hvd-{subject.name}", prefix)
     console.aside(f"kernel: {paths.shorten(directory)}")
     if whole_script:
         site = environment.load(subject.environment).site
         host = login or f"<login node of {site or 'this machine'}>"
-        script = lab.write(subject, program, kernel.data(prefix), host)
-        sys.stdout.write(lab.job(subject, script, account, time, queue))
+        script = kernel.write_lab(subject, program, kernel.data(prefix), host)
+        sys.stdout.write(kernel.job(subject, script, account, time, queue))
         console.aside(f"it starts {paths.shorten(script)}, which prints the tunnel's command:")
         console.aside(f"ssh -N -L PORT:127.0.0.1:PORT -J {host} NODE")

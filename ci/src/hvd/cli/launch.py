@@ -13,7 +13,7 @@ import typer
 from hvd.cli.common import option
 from hvd.core import console
 from hvd.core.errors import HvdError
-from hvd.launch import batch, methods, program, request, schedulers
+from hvd.launch import batch, methods, request, schedulers, start
 from hvd.launch.request import Request
 
 _shape = functools.partial(option, rich_help_panel="How many ranks, and where")
@@ -93,7 +93,7 @@ def launch(
         raise HvdError("no program to start", "put it behind --, for example: -- python train.py")
     request.check(asked)
     if run:
-        program.run(asked, os.environ)  # does not return
+        start.run(asked, os.environ)  # does not return
     if allocate:
         text = batch.allocation(asked) + "\n"
     elif whole_script:

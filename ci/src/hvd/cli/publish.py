@@ -14,9 +14,9 @@ import typer
 from hvd.cli.common import BuiltByOption, EngineName, flag, option
 from hvd.core import console, paths
 from hvd.core.errors import HvdError
-from hvd.deliver.publish import describe, plan, store
-from hvd.deliver.publish.describe import Module
-from hvd.deliver.publish.plan import Origin, Row
+from hvd.deliver.publish import module, plan, store
+from hvd.deliver.publish.module import Module
+from hvd.deliver.publish.plan import LANGUAGES, Origin, Row
 from hvd.model import built, environment, site
 
 _COLOURS = {"new": "green", "replaced": "yellow", "gone": "red"}
@@ -63,8 +63,8 @@ def publish(
         base = environment.base(chosen)
         machine = site_of(base)
         done = built.find_current(name, engine.value)
-        module = describe.describe(done, machine, machine.environments[base], suffix)
-        wanted.append((module, Origin(name, done.engine)))
+        made = module.describe(done, machine, machine.environments[base], suffix)
+        wanted.append((made, Origin(name, done.engine)))
         tools += [each for each in _tools(machine, tool) if each not in tools]
     with _opened(root, dry_run):
         current = store.read(root)
@@ -79,12 +79,12 @@ def publish(
                 # an interrupted publication may have left out the links
                 store.switch(root, current.name)
             console.note("nothing to do: all of it is published")
-    _explain(root, tools, [module for module, _ in wanted])
+    _explain(root, tools, [made for made, _ in wanted])
 
 
 def _tools(machine: site.Site, tool: Optional[ToolName]) -> Sequence[str]:
     if tool is ToolName.both:
-        return store.TOOLS
+        return tuple(LANGUAGES)
     if tool is None and machine.modules.tool == "none":
         file = paths.shorten(site.file(machine.name))
         raise HvdError(
@@ -124,12 +124,12 @@ def _show(rows: Sequence[Row], dry_run: bool) -> None:
 
 def _explain(root: pathlib.Path, tools: Sequence[str], modules: Sequence[Module]) -> None:
     """Say how users find the modules."""
-    directories = sorted({module.directory for module in modules})
+    directories = sorted({each.directory for each in modules})
     for tool in tools:
         if directories == [""]:
             use = f"module use {root / tool} && module load {modules[-1].full_name}"
             console.note(f"to use it: {use}")
             continue
         for directory in directories:
-            line = describe.unlocking(root / tool / directory, tool)
+            line = module.unlocking(root / tool / directory, tool)
             console.note(f"in the site's module that opens {directory}: {line}")

@@ -32,12 +32,12 @@ def release(
     and packages that are tested, and the text of the tag. All is made or nothing; nothing is
     pushed.
     """
-    planned = upkeep.plan(version, sign)
+    after = upkeep.check(version)
     for name in bundles or []:
         environment.load(name)
     directory = (to or paths.state() / "releases" / version).expanduser().absolute()
     run = Run("release", "git")
-    with run.stage("release"), run.step(planned.tag) as task:
-        upkeep.make(planned, bundles or [], directory, task)
+    with run.stage("release"), run.step(f"v{version}") as task:
+        upkeep.make(version, after, sign, bundles or [], directory, task)
         task.say(paths.shorten(directory))
-    console.note(f"to publish it: git push origin HEAD {planned.tag}, and the files")
+    console.note(f"to publish it: git push origin HEAD v{version}, and the files")

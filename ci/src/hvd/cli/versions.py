@@ -17,7 +17,7 @@ from hvd.core.steps import Step
 from hvd.matrix import definition, here, plan, result
 from hvd.matrix.needs import Needs
 from hvd.model.versions import pinned
-from hvd.upkeep import change, own, pins, proposal, trial
+from hvd.upkeep import lookup, pins, proposal
 from hvd.upkeep.lookup import Lookup
 from hvd.upkeep.proposal import Proposal
 
@@ -69,21 +69,19 @@ def _look_up(options: Options) -> List[Proposal]:
     needs = Needs(matrix, here.look(matrix, cuda=False))
     earlier = [each.cell for each in result.load_all() if each.tried]
     with console.step(Step("cells of the support matrix")):
-        lookup = Lookup(matrix, plan.plan(needs, earlier))
-    sources = options.sources
-    addresses = {
-        "spack": sources.spack or pinned().git["spack"],
-        "packages": sources.packages or pinned().git["packages"],
-    }
+        known = Lookup(matrix, plan.plan(needs, earlier))
     with console.step(Step("the Python index")):
-        found = [*lookup.distributions(), *lookup.horovod(), *own.newer(lookup.releases)]
+        found = [*known.distributions(), *known.horovod(), *lookup.tool(known.releases)]
     with console.step(Step("Spack and its packages")):
-        return [*found, *lookup.repositories(addresses)]
+        for kind in ("packages", "spack"):
+            address = getattr(options.sources, kind) or pinned().git[kind]
+            found += known.repository(kind, address)
+    return found
 
 
 def _chosen(found: Sequence[Proposal], names: Sequence[str]) -> List[Proposal]:
     known = {each.name for each in found} | {pin.name for pin in pins.load(definition.matrix())}
-    known |= {"horovod", "spack", "spack-packages", paths.shorten(own.FILE)}
+    known |= {"horovod", "spack", "spack-packages", paths.shorten(lookup.REQUIREMENTS)}
     for name in names:
         if name not in known:
             raise HvdError(f"nothing that is pinned is called '{name}'", nearest(name, known))
@@ -96,7 +94,8 @@ def _tried(found: Sequence[Proposal], cuda: bool, options: Options) -> List[Prop
     with lock.exclusive(paths.state() / "lock"), current.stage("build"):
         for each in found:
             with current.step(each.id) as task:
-                results.append(trial.run(each, paths.state() / "versions-checkout", cuda, task))
+                copy = paths.state() / "versions-checkout"
+                results.append(proposal.attempt(each, copy, cuda, task))
                 task.say(results[-1].verdict)
                 if results[-1].verdict == "fails":
                     task.failed(results[-1].verdict)
@@ -131,5 +130,5 @@ def _apply(found: Sequence[Proposal]) -> None:
     for each in found:
         if each not in wanted:
             console.note(f"{each.id} is left out: it fails")
-    for path in change.apply((line for each in wanted for line in each.changes), paths.ROOT):
+    for path in proposal.apply(wanted, paths.ROOT):
         console.note(paths.shorten(path))

@@ -9,7 +9,7 @@ import re
 import shutil
 import sys
 import tempfile
-from typing import Dict, Iterable, List
+from typing import Dict, List
 
 from elftools.elf.elffile import ELFFile
 from packaging.version import Version
@@ -76,7 +76,10 @@ def label(built: Built, bom: pathlib.Path) -> str:
     parts.append(f"{built.mpi.name}{built.mpi.version}" if built.mpi.name else "gloo")
     if built.gpu:
         stack = {"cuda": "cuda", "rocm": "hip"}[built.gpu]
-        parts.append(built.gpu + _version(bom, stack))
+        known = json.loads(bom.read_text()).get("components", [])
+        # none where it is the machine's own
+        versions = [part["version"] for part in known if part["name"] == stack]
+        parts.append(built.gpu + "".join(versions[:1]))
         parts += [each for each in built.operations if each in ("nccl", "ddl")]
     if "ccl" in built.operations:
         parts.append("ccl")
@@ -99,16 +102,15 @@ def needs(built: Built) -> Dict[str, str]:
     found = {
         "processor": f"{built.target} or a later one",
         "Python": ".".join(built.python.split(".")[:2]),
-        **{title: _newest(symbols, prefix) for prefix, title in _SYMBOLS.items()},
-        "libraries": ", ".join(sorted(each for each in libraries if not _BASE.match(each))),
     }
-    return {title: text for title, text in found.items() if text}
-
-
-def _newest(symbols: Iterable[str], prefix: str) -> str:
-    """The greatest version of the ``symbols`` that begin with ``prefix``; empty if none does."""
-    versions = [Version(each[len(prefix) :]) for each in symbols if re.match(rf"{prefix}\d", each)]
-    return str(max(versions)) if versions else ""
+    for prefix, title in _SYMBOLS.items():
+        known = [each[len(prefix) :] for each in symbols if re.match(rf"{prefix}\d", each)]
+        if known:
+            found[title] = max(known, key=Version)
+    others = sorted(each for each in libraries if not _BASE.match(each))
+    if others:
+        found["libraries"] = ", ".join(others)
+    return found
 
 
 def _installed(built: Built) -> List[pathlib.Path]:
@@ -124,9 +126,3 @@ def _installed(built: Built) -> List[pathlib.Path]:
             f"build it again: {built.again}",
         )
     return [package, *information]
-
-
-def _version(bom: pathlib.Path, name: str) -> str:
-    """The version of a part of the build; empty where it is the machine's own."""
-    parts: List[Dict[str, str]] = json.loads(bom.read_text()).get("components", [])
-    return next((part["version"] for part in parts if part["name"] == name), "")

@@ -8,11 +8,10 @@ from typing import List, Mapping
 from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.core.files import write_atomically
-from hvd.launch import batch, schedulers
-from hvd.launch.request import Request
+from hvd.launch import batch, request, schedulers
 from hvd.model import environment, site
 from hvd.model.environment import Environment
-from hvd.model.site import Partition, Site
+from hvd.model.site import Site
 from hvd.report import templates
 from hvd.solve import kept, site_check
 
@@ -21,8 +20,6 @@ BEGIN = "<!-- made by ./hvd docs -->"
 END = "<!-- end -->"
 README = paths.ROOT / "README.md"
 PAGES = paths.ROOT / "docs" / "sites"
-#: The site of any machine, which has no page.
-LOCAL = "local"
 
 _MPIS = {
     name: name
@@ -40,7 +37,9 @@ def write(check: bool) -> List[pathlib.Path]:
     Raises:
         HvdError: with ``check``, a file is out of date; or one has no generated part.
     """
-    pages = {PAGES / f"{name}.md": page(site.load(name)) for name in _names()}
+    # this machine has no page
+    names = [name for name in site.names() if name != site.LOCAL]
+    pages = {PAGES / f"{name}.md": page(site.load(name)) for name in names}
     made = {path: put(path, text) for path, text in {README: environments(), **pages}.items()}
     stale = {path: text.encode() for path, text in made.items() if path.read_text() != text}
     return bring_up_to_date(stale, check, "the environments say", "./hvd docs")
@@ -107,18 +106,13 @@ def _versions(chosen: Environment, titles: Mapping[str, str]) -> str:
 def page(machine: Site) -> str:
     """Return the generated part of a site's page."""
 
-    def kind(name: str) -> Partition:
-        return machine.partitions[machine.environments[name].partition]
-
     def account(name: str) -> str:
-        rule = kind(name).account
+        rule = machine.partitions[machine.environments[name].partition].account
         return f"ACCOUNT{rule.suffix}" if rule.needed else ""
 
     def allocation(name: str) -> str:
         options = {"account": account(name), "time": "0:10:00"}
-        return batch.allocation(
-            Request(machine, name, kind(name), 2, 1, machine.launcher, **options)
-        )
+        return batch.allocation(request.make(name, nodes=2, ranks_per_node=1, **options))
 
     externals = [
         (package, *each)
@@ -152,7 +146,3 @@ def _evidence(machine: Site, name: str) -> str:
     prefixes.pop("/usr", None)
     words = [f"module load {' '.join(load)}" for load in use.build] + ["module list"]
     return "; ".join([*words, f"ls -d {' '.join(prefixes)}"])
-
-
-def _names() -> List[str]:
-    return [name for name in site.names() if name != LOCAL]

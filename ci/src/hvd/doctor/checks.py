@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+import dataclasses
+import enum
 import os
 import re
-from typing import Callable, Dict, Iterable, List, Tuple
+from typing import Callable, Iterable, List, Tuple
 
-from hvd.doctor.model import MPI_LIBRARIES, Facts, Finding, Launcher, State
+from hvd.doctor.gather import MPI_LIBRARIES, Facts, Launcher
 from hvd.model.versions import pinned
+
+
+class State(str, enum.Enum):
+    """How a check ended; what cannot be looked at is not known, which is not ok."""
+
+    ok = "ok"
+    warn = "warn"
+    fail = "fail"
+    unknown = "not known"
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """The finding of a check."""
+
+    check: str
+    state: State
+    finding: str  #: a sentence without a full stop
+    remedy: str = ""  #: if it is not ok
+
 
 ok, warn, fail, unknown = State
 #: State, finding, and a remedy if it is not ok.
@@ -19,34 +41,32 @@ _TELLING = re.compile(
 )
 _ON_A_GPU_NODE = "ask on a node with a GPU"
 
-CHECKS: Dict[str, Callable[[Facts], Result]] = {}
+#: Name; MPI, NCCL or CUDA, if the check is only for builds with it; and the check.
+CHECKS: List[Tuple[str, str, Callable[[Facts], Result]]] = []
 
 
 def examine(facts: Facts) -> List[Finding]:
     """Return what each check finds; without a build, that of the first one alone."""
-    names = list(CHECKS) if facts.built else list(CHECKS)[:1]
-    return [Finding(name, *CHECKS[name](facts)) for name in names]
+    return [
+        Finding(name, *(_left_out(facts, only) or check(facts)))
+        for name, only, check in (CHECKS if facts.built else CHECKS[:1])
+    ]
+
+
+def _left_out(facts: Facts, only: str) -> Result:
+    """Return what is found by a check for builds with ``only``, if this is none; else nothing."""
+    if not only:
+        return ()
+    expected = facts.built.expectation
+    parts = expected.controllers | expected.operations | {facts.built.gpu}
+    if only == "CUDA" and "rocm" in parts:
+        return unknown, "built for ROCm, whose driver is not looked at"
+    return () if only.lower() in parts else (ok, f"built without {only}")
 
 
 def _check(name: str, only: str = "") -> Callable:
-    """Add a check.
-
-    Args:
-        only: MPI, NCCL or CUDA, if the check is only for builds with it.
-    """
-
-    def add(function: Callable[[Facts], Result]) -> None:
-        def checked(facts: Facts) -> Result:
-            if only:
-                expected = facts.built.expectation
-                parts = expected.controllers | expected.operations | {facts.built.gpu}
-                if only == "CUDA" and "rocm" in parts:
-                    return unknown, "built for ROCm, whose driver is not looked at"
-                if only.lower() not in parts:
-                    return ok, f"built without {only}"
-            return function(facts)
-
-        CHECKS[name] = checked
+    def add(check: Callable[[Facts], Result]) -> None:
+        CHECKS.append((name, only, check))
 
     return add
 
@@ -74,11 +94,8 @@ def _pair(facts: Facts) -> Result:
     if known is None:
         return fail, f"{spack.pair} is no supported pair", pinned().choices()
     if not spack.version:
-        return (
-            warn,
-            f"the Spack that built it is gone: {spack.root}; the build works without",
-            setup,
-        )
+        found = f"the Spack that built it is gone: {spack.root}; the build works without"
+        return warn, found, setup
     if spack.version != known.spack.version:
         found = f"Spack at {spack.root} is {spack.version}, and {known.name} has"
         return fail, f"{found} {known.spack.version}", setup
@@ -182,10 +199,9 @@ def _nccl(facts: Facts) -> Result:
     """NCCL is linked shared, and there is one copy of it."""
     name = "librccl.so" if facts.built.gpu == "rocm" else "libnccl.so"
     if name == "libnccl.so":
-        if not facts.extensions:
+        if not facts.needed:
             return unknown, "none of Horovod's libraries could be read"
-        needed = {each for names in facts.extensions.values() for each in names}
-        if not any(each.startswith(("nccl", name)) for each in needed):
+        if not any(each.startswith(("nccl", name)) for each in facts.needed):
             state = warn if facts.built.nccl_link == "static" else fail
             found = "linked static: neither the site's NCCL nor a network plugin can replace it"
             return state, found, "build it with nccl_link=shared"
@@ -226,11 +242,8 @@ def _architectures(facts: Facts) -> Result:
         found += f"; framework: {' '.join(facts.architectures)}"
     here = sorted(set(facts.gpus.capabilities))
     if not here:
-        return (
-            unknown,
-            f"{found}; {facts.gpus.reason or 'the driver shows no GPU'}",
-            _ON_A_GPU_NODE,
-        )
+        found += f"; {facts.gpus.reason or 'the driver shows no GPU'}"
+        return unknown, found, _ON_A_GPU_NODE
     found += f"; here: {' '.join(here).replace('.', '')}"
     missing = [each for each in here if built and not _runs_on(each, built)]
     if missing:
@@ -298,7 +311,7 @@ def _mismatch(facts: Facts, launcher: Launcher) -> str:
             return ""
         return f"{launcher.path} is {launcher.version}, and Horovod is linked with {_mpi(facts)}"
     # not every MPI says what it is: compare places
-    prefix = os.path.dirname(os.path.dirname(launcher.real))
+    prefix = os.path.dirname(os.path.dirname(os.path.realpath(launcher.path)))
     library = os.path.realpath(facts.library(*MPI_LIBRARIES)[0])
     if library.startswith(f"{prefix}/"):
         return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -9,17 +10,18 @@ import re
 import shutil
 import subprocess
 import sys
-from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Tuple
+from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Tuple
 
 import cattrs
 import yaml
+from elftools.common.exceptions import ELFError
+from elftools.elf.dynamic import DynamicSection
+from elftools.elf.elffile import ELFFile
 
 from hvd.core import paths, process
 from hvd.core.errors import HvdError
-from hvd.deliver.activation import parts
-from hvd.deliver.activation import plan as activation
-from hvd.doctor import driver, elf, probe
-from hvd.doctor.model import MPI_LIBRARIES, Facts, Gpus, Launcher, Spack
+from hvd.deliver import activation
+from hvd.doctor import driver, imports
 from hvd.fetch import clone
 from hvd.host import externals, mpi
 from hvd.model import environment
@@ -28,10 +30,83 @@ from hvd.smoke.launch import Target
 from hvd.smoke.run import FRAMEWORKS, check_build_items
 from hvd.solve import spack as spack_module
 
+#: File names of the MPI libraries that Horovod can be linked with begin so.
+MPI_LIBRARIES = ("libmpi.so", "libmpi_ibm.so", "libmpich", "libmpi_cray", "libmpi_gnu")
 #: Seconds for what imports a framework.
 _TIMEOUT = 300
 #: https://docs.kernel.org/admin-guide/abi-stable-files.html#abi-file-stable-sysfs-class-infiniband
 _ADAPTERS = pathlib.Path("/sys/class/infiniband")
+#: A library and its place, in what ldd prints.
+_FOUND = re.compile(r"^\s*(\S+) => (/.*) \(0x[0-9a-f]+\)$", re.MULTILINE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Launcher:
+    """An ``mpirun``."""
+
+    path: str
+    version: str = ""  #: such as "openmpi 4.1.8"; empty if it does not say
+
+
+@dataclasses.dataclass(frozen=True)
+class Spack:
+    """The Spack that built, as it is now."""
+
+    pair: str  #: as recorded; empty if it was not
+    root: str
+    version: str  #: ``major.minor``; empty if it is gone
+    commits: Mapping[str, str]  #: by repository, "spack" or "packages"
+
+
+@dataclasses.dataclass(frozen=True)
+class Gpus:
+    """The answers of the NVIDIA driver."""
+
+    driver: Optional[Tuple[int, int]] = None  #: the latest CUDA that it supports, as (12, 4)
+    reason: str = ""  #: why there is no driver or no GPU
+    capabilities: Tuple[str, ...] = ()  #: of each GPU, as "8.0"
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+    """All that is diagnosed; "the shell" is that in which ./hvd doctor was called."""
+
+    name: str  #: of the environment that was asked for
+    built: Optional[Built] = None
+    not_built: str = ""  #: why there is no build
+    remedy: str = ""  #: how to build it
+    changed: Tuple[str, ...] = ()  #: files that changed since it was built
+    shell: Mapping[str, str] = dataclasses.field(default_factory=dict)  #: variables of the shell
+    fabric: Mapping[str, str] = dataclasses.field(default_factory=dict)  #: those the site needs
+    spack: Optional[Spack] = None  #: None if pip built it
+    imports: Mapping[str, str] = dataclasses.field(default_factory=dict)  #: errors by framework
+    check_build: Tuple[str, ...] = ()  #: differences of horovodrun --check-build from the spec
+    needed: FrozenSet[str] = frozenset()  #: libraries and symbols that Horovod's libraries name
+    loaded: Tuple[str, ...] = ()  #: paths of the libraries in a process with Horovod
+    mpi: str = ""  #: the MPI among them, as "openmpi 4.1.8"; empty if it does not say
+    launcher: Optional[Launcher] = None  #: the environment's mpirun
+    shell_launcher: Optional[Launcher] = None  #: the shell's
+    compiler: Optional[Tuple[str, bool]] = None  #: what mpicxx calls, and if that is on PATH
+    transports: FrozenSet[str] = frozenset()  #: Open MPI's components, as "pml ucx"
+    adapters: Tuple[str, ...] = ()  #: InfiniBand, RoCE and Omni-Path: what the kernel has of them
+    toolkit: Optional[str] = None  #: the framework's CUDA version
+    architectures: Tuple[str, ...] = ()  #: the framework's GPU architectures
+    gpus: Gpus = Gpus()
+    #: library to the path without the shell's LD_LIBRARY_PATH, and that with it
+    shadowed: Mapping[str, Tuple[str, str]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def active(self) -> bool:
+        """True if the shell has activated the environment, by whichever means."""
+        if not self.built:
+            return False
+        own = {**self.built.variables, activation.MARK: self.built.name}
+        marks = (activation.MARK, "SPACK_ENV", "VIRTUAL_ENV")
+        return any(name in own and self.shell.get(name) == own[name] for name in marks)
+
+    def library(self, *names: str) -> List[str]:
+        """The loaded libraries whose file names begin with one of ``names``."""
+        return [path for path in self.loaded if path.rpartition("/")[2].startswith(names)]
 
 
 def facts(name: str, engine: str, shell: Mapping[str, str]) -> Facts:
@@ -46,46 +121,53 @@ def facts(name: str, engine: str, shell: Mapping[str, str]) -> Facts:
     environment.load(name)
     try:
         built = find(name, engine)
-        plan = activation.make(built)
+        plan = activation.plan(built)
     except HvdError as error:
         return Facts(name, not_built=error.message, remedy=error.remedy, shell=shell)
     own = plan.applied({k: v for k, v in shell.items() if k != "LD_LIBRARY_PATH"})
     after = plan.applied(shell)
     python = shutil.which("python", path=own["PATH"]) or "python"
-    said = _probe(built, python, after)
-    extensions = _extensions(said["extensions"])
+    said = _import(built, python, after)
+    process.adopt_orphans()
+    target = Target(pathlib.Path(python), after)
+    logs = paths.state() / "logs" / built.name / "doctor"
     launcher = _launcher(own)
-    watched = [*extensions, python, *([launcher.real] if launcher else [])]
-    watched += [
-        path for path in said["loaded"] if os.path.basename(path).startswith(MPI_LIBRARIES)
-    ]
+    compiler = process.output("mpicxx", "-show", env=own).partition(" ")[0]
+    components = process.output("ompi_info", "--parsable", env=own)
+    transports = re.findall(r"^mca:(pml|mtl):(\w+):version", components, re.MULTILINE)
+    site, _ = activation.place(built)
+    nodes = shell.get("SLURM_JOB_NUM_NODES", "")
+    driver_says = process.output(sys.executable, driver.__file__, env=shell)
+    gpus = json.loads(driver_says or '{"reason": "the CUDA driver does not answer"}')
+    watched = [*said["extensions"], python, *([launcher.path] if launcher else [])]
+    watched += [p for p in said["loaded"] if os.path.basename(p).startswith(MPI_LIBRARIES)]
     return Facts(
         name,
         built,
         changed=tuple(built.changed()),
         shell=shell,
-        fabric=_fabric(built, shell),
-        spack=_spack(built),
+        fabric=site.variables(built.case, int(nodes) if nodes.isdigit() else 2) if site else {},
+        spack=_spack(built) if built.engine == "spack" else None,
         imports=said["imports"],
-        check_build=_check_build(built, python, after),
-        extensions=extensions,
+        check_build=tuple(check_build_items(target, built.expectation, logs, _TIMEOUT).failures),
+        needed=frozenset().union(*map(_needs, said["extensions"])),
         loaded=tuple(said["loaded"]),
         mpi=" ".join(mpi.of_library(said["mpi"]) or ()),
         launcher=launcher,
         shell_launcher=_launcher(shell),
-        compiler=_compiler(own),
-        transports=_transports(own),
+        compiler=(compiler, bool(shutil.which(compiler, path=own["PATH"]))) if compiler else None,
+        transports=frozenset(" ".join(each) for each in transports),
         adapters=tuple(sorted(path.name for path in _ADAPTERS.glob("*"))),
-        gpus=_gpus(shell),
-        shadowed=elf.moved(watched, own, after) if shell.get("LD_LIBRARY_PATH") else {},
+        gpus=cattrs.structure(gpus, Gpus),
+        shadowed=_shadowed(watched, own, after) if shell.get("LD_LIBRARY_PATH") else {},
         **_framework(built, python, after),
     )
 
 
-def _probe(built: Built, python: str, variables: Mapping[str, str]) -> Dict[str, Any]:
-    """Return what a process that imports Horovod has; see ``probe.py``."""
+def _import(built: Built, python: str, variables: Mapping[str, str]) -> Dict[str, Any]:
+    """Return what a process that imports Horovod has; see ``imports.py``."""
     names = [FRAMEWORKS.get(name, name) for name in sorted(built.expectation.frameworks)]
-    command = [python, probe.__file__, *(f"horovod.{name}" for name in names)]
+    command = [python, imports.__file__, *(f"horovod.{name}" for name in names)]
     problem = ""
     try:
         done = subprocess.run(
@@ -94,51 +176,52 @@ def _probe(built: Built, python: str, variables: Mapping[str, str]) -> Dict[str,
         problem = done.stderr.strip().rpartition("\n")[2]
         said = json.loads(done.stdout.splitlines()[-1])
     except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
-        imports = dict.fromkeys(names, problem or str(error))
-        return {"imports": imports, "loaded": [], "extensions": [], "mpi": ""}
+        failed = dict.fromkeys(names, problem or str(error))
+        return {"imports": failed, "loaded": [], "extensions": [], "mpi": ""}
     said["imports"] = {name: said["imports"][f"horovod.{name}"] for name in names}
     return said
 
 
-def _extensions(files: List[str]) -> Dict[str, FrozenSet[str]]:
-    found = {}
-    for file in files:
-        try:
-            found[file] = elf.needs(file)
-        except (OSError, ValueError):
-            continue  # the import says what is wrong with it
-    return found
+def _needs(path: str) -> FrozenSet[str]:
+    """Return the libraries and the undefined symbols that the file at ``path`` names."""
+    try:
+        with open(path, "rb") as stream:
+            file = ELFFile(stream)
+            dynamic = file.get_section_by_name(".dynamic")
+            tags = dynamic.iter_tags("DT_NEEDED") if isinstance(dynamic, DynamicSection) else ()
+            table = file.get_section_by_name(".dynsym")
+            symbols = table.iter_symbols() if table else ()
+            undefined = {each.name for each in symbols if each["st_shndx"] == "SHN_UNDEF"}
+            return frozenset(undefined | {tag.needed for tag in tags})
+    except (OSError, ELFError):
+        return frozenset()  # the import says what is wrong with it
+
+
+def _shadowed(
+    files: Iterable[str], without: Mapping[str, str], having: Mapping[str, str]
+) -> Dict[str, Tuple[str, str]]:
+    """Return the libraries that the loader finds elsewhere in a second environment, and where.
+
+    This asks the loader itself, by ldd, which is for files that are trusted to run.
+    """
+    places: List[Dict[str, str]] = []
+    for variables in (without, having):
+        found: Dict[str, str] = {}
+        for file in files:
+            for name, path in _FOUND.findall(process.output("ldd", file, env=variables)):
+                found.setdefault(name, path)
+        places.append(found)
+    before, after = places
+    return {
+        name: (before[name], after[name])
+        for name in sorted(set(before) & set(after))
+        if before[name] != after[name]
+    }
 
 
 def _launcher(variables: Mapping[str, str]) -> Optional[Launcher]:
     path = shutil.which("mpirun", path=variables.get("PATH", os.defpath))
-    if not path:
-        return None
-    return Launcher(path, os.path.realpath(path), " ".join(mpi.of_launcher(path) or ()))
-
-
-def _compiler(variables: Mapping[str, str]) -> Optional[Tuple[str, bool]]:
-    """Return what ``mpicxx`` calls, and if that is on PATH."""
-    wrapper = shutil.which("mpicxx", path=variables["PATH"])
-    words = process.output(wrapper, "-show", env=variables).split() if wrapper else []
-    if not words:
-        return None
-    return words[0], shutil.which(words[0], path=variables["PATH"]) is not None
-
-
-def _transports(variables: Mapping[str, str]) -> FrozenSet[str]:
-    """Return what Open MPI can choose between; nothing for other MPIs."""
-    program = shutil.which("ompi_info", path=variables["PATH"])
-    said = process.output(program, "--parsable", env=variables) if program else ""
-    found = re.findall(r"^mca:(pml|mtl):(\w+):version", said, re.MULTILINE)
-    return frozenset(" ".join(each) for each in found)
-
-
-def _check_build(built: Built, python: str, variables: Mapping[str, str]) -> Tuple[str, ...]:
-    process.adopt_orphans()
-    target = Target(pathlib.Path(python), variables)
-    out = paths.state() / "logs" / built.name / "doctor"
-    return tuple(check_build_items(target, built.expectation, out, _TIMEOUT).failures)
+    return Launcher(path, " ".join(mpi.of_launcher(path) or ())) if path else None
 
 
 def _framework(built: Built, python: str, variables: Mapping[str, str]) -> Dict[str, Any]:
@@ -149,46 +232,22 @@ def _framework(built: Built, python: str, variables: Mapping[str, str]) -> Dict[
         asked = externals.ask(python, variables)["frameworks"].values()
     except (HvdError, subprocess.SubprocessError):
         return {}
-    frameworks = [each for each in asked if "architectures" in each]
-    if not frameworks:
-        return {}
-    cuda = frameworks[0]["cuda"]
-    return {
-        "toolkit": None if cuda == "unknown" else cuda,
-        "architectures": tuple(frameworks[0]["architectures"]),
-    }
+    for each in asked:
+        if "architectures" in each:
+            toolkit = None if each["cuda"] == "unknown" else each["cuda"]
+            return {"toolkit": toolkit, "architectures": tuple(each["architectures"])}
+    return {}
 
 
-def _fabric(built: Built, shell: Mapping[str, str]) -> Dict[str, str]:
-    """Return the site's variables for as many nodes as the job has, or two."""
-    machine, _ = parts.place(built) or (None, None)
-    if not machine:
-        return {}
-    nodes = shell.get("SLURM_JOB_NUM_NODES", "")
-    return machine.variables(built.case, int(nodes) if nodes.isdigit() else 2)
-
-
-def _spack(built: Built) -> Optional[Spack]:
-    if built.engine != "spack":
-        return None
+def _spack(built: Built) -> Spack:
     root = pathlib.Path(built.variables.get("SPACK_ROOT", ""))
+    pair, commits = "", {"spack": clone.commit(root)}
     try:
         pair = (paths.state() / f"{built.environment}.pair").read_text().strip()
-    except OSError:
-        pair = ""
-    commits = {"spack": clone.commit(root)}
-    try:
         text = (paths.state() / pair / "config" / "repos.yaml").read_text()
         builtin = pathlib.Path(yaml.safe_load(text)["repos"]["builtin"])
         # .../repos/spack_repo/builtin
         commits["packages"] = clone.commit(builtin.parents[2])
     except (OSError, yaml.YAMLError, KeyError, TypeError):
-        pass
+        pass  # a check says that it is not known
     return Spack(pair, str(root), spack_module.version(root), commits)
-
-
-def _gpus(shell: Mapping[str, str]) -> Gpus:
-    said = process.output(sys.executable, driver.__file__, env=shell)
-    if not said:
-        return Gpus(reason="the CUDA driver does not answer")
-    return cattrs.structure(json.loads(said), Gpus)

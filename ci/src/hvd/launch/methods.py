@@ -6,7 +6,7 @@ import dataclasses
 import pathlib
 import re
 import shlex
-from typing import Callable, Dict, List, Mapping, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from hvd.core.errors import HvdError, nearest
 from hvd.launch import schedulers
@@ -178,24 +178,55 @@ def choose(request: Request) -> Method:
         HvdError: there is none of that name, or the site does not have it, or it cannot do what is
             asked.
     """
-    method = METHODS.get(request.method)
-    if method is None:
-        raise HvdError(
-            f"no launch method is called '{request.method}'",
-            nearest(request.method, list(METHODS)),
-        )
-    _check_site(request, method)
-    _check_options(request, method)
-    _check_build(request)
+    if request.method not in METHODS:
+        hint = nearest(request.method, METHODS)
+        raise HvdError(f"no launch method is called '{request.method}'", hint)
+    method = METHODS[request.method]
+    for reason, hint in _problems(request, method):
+        raise HvdError(reason, hint)
     return method
 
 
-def variables(request: Request) -> Dict[str, str]:
-    """Return the variables that the launcher needs.
+def _problems(request: Request, method: Method) -> Iterator[Tuple[str, str]]:
+    """Yield each reason why ``method`` cannot do what is asked, and a hint."""
+    site, name = request.site, request.environment
+    instead = f"use {' or '.join(site.allowed)}"
+    if method.scheduler and method.scheduler != site.scheduler:
+        has = schedulers.of(site).title
+        yield f"{method.name} is for another kind of machine: {site.name} has {has}", instead
+    if method.name not in site.allowed:
+        why = site.refused.get(method.name, "the site does not have it")
+        yield f"{method.name} on {site.name}: {why}", instead
+    if method.operations not in ("", request.use.operations):
+        yield f"{method.name} is for IBM DDL, which {name} is without", instead
+    taken = {
+        *method.takes,
+        "" if request.settings.without_rdma is None else "rdma",
+        "image" if request.settings.shifter else "",
+    }
+    for option, (reason, hint) in _OPTIONS.items():
+        if getattr(request, option) and option not in taken:
+            yield f"--{option}: {reason.format(method=method.name, site=site.name)}", hint
+    if request.gloo and environment.load(name).root.variants.get("gloo") is False:
+        yield f"--gloo: {name} is built without Gloo (~gloo)", "leave --gloo out"
 
-    Raises:
-        HvdError: as for `choose`.
-    """
+
+#: Option of ./hvd launch: why a method does not take it, and a hint.
+_OPTIONS = {
+    "gloo": (
+        "{method} starts MPI's ranks, and Gloo's need an address to meet at",
+        "leave --gloo out, or use --via horovodrun where the site allows it",
+    ),
+    "hosts": ("{method} gets its hosts from the job", "leave it out; use --nodes for fewer"),
+    "rdma": ("{method} on {site} has no form of its own for it", "leave it out"),
+    "image": ("{site} starts no containers with {method}", "leave it out"),
+    "smpiargs": ("this is an option of jsrun, not of {method}", "leave it out"),
+    "rankfile": ("this is an option of ddl-mpirun, not of {method}", "leave it out"),
+}
+
+
+def variables(request: Request) -> Dict[str, str]:
+    """Return the variables that the launcher needs; see `choose` for errors."""
     method = choose(request)
     cpus = request.partition.cpus(request.ranks_per_node)
     # from Slurm 22.05 on, srun does not take the job's -c, and a rank would have one CPU
@@ -274,53 +305,6 @@ def on_rank(request: Request) -> List[str]:
     if gpu and request.use.operations != "cpu":
         words += [str(GPU_RANK), gpu.variable, gpu.local_rank, ",".join(map(str, gpu.order))]
     return words + [str(TORCH_RANK)] * request.torch
-
-
-def _check_site(request: Request, method: Method) -> None:
-    site = request.site
-    if method.scheduler and method.scheduler != site.scheduler:
-        has = schedulers.of(site).title
-        reason = f"{method.name} is for another kind of machine: {site.name} has {has}"
-    elif method.name not in site.allowed:
-        why = site.refused.get(method.name, "the site does not have it")
-        reason = f"{method.name} on {site.name}: {why}"
-    elif method.operations not in ("", request.use.operations):
-        reason = f"{method.name} is for IBM DDL, which {request.environment} is without"
-    else:
-        return
-    raise HvdError(reason, f"use {' or '.join(site.allowed)}")
-
-
-#: Option of ./hvd launch: why a method does not take it, and a hint.
-_OPTIONS = {
-    "gloo": (
-        "{method} starts MPI's ranks, and Gloo's need an address to meet at",
-        "leave --gloo out, or use --via horovodrun where the site allows it",
-    ),
-    "hosts": ("{method} gets its hosts from the job", "leave it out; use --nodes for fewer"),
-    "rdma": ("{method} on {site} has no form of its own for it", "leave it out"),
-    "image": ("{site} starts no containers with {method}", "leave it out"),
-    "smpiargs": ("this is an option of jsrun, not of {method}", "leave it out"),
-    "rankfile": ("this is an option of ddl-mpirun, not of {method}", "leave it out"),
-}
-
-
-def _check_options(request: Request, method: Method) -> None:
-    taken = {
-        *method.takes,
-        "" if request.settings.without_rdma is None else "rdma",
-        "image" if request.settings.shifter else "",
-    }
-    for option, (reason, hint) in _OPTIONS.items():
-        if getattr(request, option) and option not in taken:
-            why = reason.format(method=method.name, site=request.site.name)
-            raise HvdError(f"--{option}: {why}", hint)
-
-
-def _check_build(request: Request) -> None:
-    name = request.environment
-    if request.gloo and environment.load(name).root.variants.get("gloo") is False:
-        raise HvdError(f"--gloo: {name} is built without Gloo (~gloo)", "leave --gloo out")
 
 
 def _filled(request: Request, words: Sequence[str]) -> List[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
 
 from hvd.core.errors import HvdError, nearest
 from hvd.model import site as site_module
@@ -88,10 +88,8 @@ def make(
     machine = site_module.of(environment)
     wanted = partition or machine.environments[environment].partition
     if wanted not in machine.partitions:
-        raise HvdError(
-            f"--partition: {machine.name} has no '{wanted}'",
-            nearest(wanted, list(machine.partitions)),
-        )
+        hint = nearest(wanted, machine.partitions)
+        raise HvdError(f"--partition: {machine.name} has no '{wanted}'", hint)
     kind = machine.partitions[wanted]
     return Request(
         site=machine,
@@ -111,84 +109,56 @@ def check(request: Request) -> None:
     Raises:
         HvdError: the first reason.
     """
-    _check_words(request)
-    _check_account(request)
-    _check_ranks(request)
-    _check_hosts(request)
-    _check_racks(request)
+    for reason, hint in _problems(request):
+        raise HvdError(reason, hint)
 
 
-def _check_words(request: Request) -> None:
+def _problems(request: Request) -> Iterator[Tuple[str, str]]:
+    """Yield each reason why ``request`` cannot work, and a hint."""
     if request.time and not re.fullmatch(r"\d+:[0-5]\d:[0-5]\d", request.time):
-        raise HvdError(
-            f"--time: '{request.time}' is not hours, minutes and seconds",
-            "write ten minutes as 0:10:00, on every machine",
-        )
+        reason = f"--time: '{request.time}' is not hours, minutes and seconds"
+        yield reason, "write ten minutes as 0:10:00, on every machine"
     # each is one word of the scheduler's options
     for option in ("account", "queue", "job_name", "output", "error", "image", "rankfile"):
-        if re.search(r"\s", getattr(request, option)):
-            shown = option.replace("_", "-")
-            raise HvdError(f"--{shown}: '{getattr(request, option)}' has blanks", "remove them")
+        value = getattr(request, option)
+        if re.search(r"\s", value):
+            yield f"--{option.replace('_', '-')}: '{value}' has blanks", "remove them"
     for name in request.variables:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            raise HvdError(f"--env: '{name}' is not the name of a variable", "--env NAME=VALUE")
+            yield f"--env: '{name}' is not the name of a variable", "--env NAME=VALUE"
 
-
-def _check_account(request: Request) -> None:
-    account, suffix = request.account, request.partition.account.suffix
+    site, kind = request.site, request.partition
+    account, suffix = request.account, kind.account.suffix
     if account and not account.endswith(suffix):
-        raise HvdError(
-            f"--account: accounts of jobs in {request.partition.name} of {request.site.name} end "
-            f"in {suffix}",
-            f"--account {account}{suffix}",
-        )
+        reason = f"--account: accounts of jobs in {kind.name} of {site.name} end in {suffix}"
+        yield reason, f"--account {account}{suffix}"
 
+    ranks, gpus, operations = request.ranks_per_node, kind.gpus, request.use.operations
+    if ranks > gpus > 0 and operations != "cpu":
+        asked, limit = f"{ranks} ranks on a node with {gpus} GPUs", kind.ranks_per_gpu
+        if limit and ranks > limit.max * gpus:
+            yield f"{asked}: {limit.reason}", limit.remedy
+        if operations in _ONE_RANK_PER_GPU:
+            reason = f"{asked}: {_ONE_RANK_PER_GPU[operations]} cannot give a GPU to two ranks"
+            yield reason, f"ask for at most {gpus} with --ranks-per-node, and for more nodes"
 
-def _check_ranks(request: Request) -> None:
-    ranks, gpus = request.ranks_per_node, request.partition.gpus
-    if ranks <= gpus or not gpus or request.use.operations == "cpu":
-        return
-    asked = f"{ranks} ranks on a node with {gpus} GPUs"
-    limit = request.partition.ranks_per_gpu
-    if limit and ranks > limit.max * gpus:
-        raise HvdError(f"{asked}: {limit.reason}", limit.remedy)
-    library = _ONE_RANK_PER_GPU.get(request.use.operations)
-    if library:
-        raise HvdError(
-            f"{asked}: {library} cannot give a GPU to two ranks",
-            f"ask for at most {gpus} with --ranks-per-node, and for more nodes",
-        )
-
-
-def _check_hosts(request: Request) -> None:
-    if request.job is not None and request.nodes > len(request.job):
-        raise HvdError(
-            f"{request.nodes} nodes are asked for, and the job has {len(request.job)}",
-            "ask for fewer, or get a larger job",
-        )
-    if request.hosts and request.nodes > len(request.hosts):
-        raise HvdError(
-            f"{request.nodes} nodes are asked for, and --hosts names {len(request.hosts)}",
-            "name more hosts, or ask for fewer nodes",
-        )
-    foreign = sorted(set(request.hosts) - set(request.job or request.hosts))
+    nodes, hosts, job = request.nodes, request.hosts, request.job
+    if job is not None and nodes > len(job):
+        reason = f"{nodes} nodes are asked for, and the job has {len(job)}"
+        yield reason, "ask for fewer, or get a larger job"
+    if hosts and nodes > len(hosts):
+        reason = f"{nodes} nodes are asked for, and --hosts names {len(hosts)}"
+        yield reason, "name more hosts, or ask for fewer nodes"
+    foreign = sorted(set(hosts) - set(job or hosts))
     if foreign:
-        raise HvdError(
-            f"--hosts: {foreign[0]} is not a node of the job",
-            f"use those of {', '.join(request.job or ())}, or leave --hosts out",
-        )
+        hint = f"use those of {', '.join(job or ())}, or leave --hosts out"
+        yield f"--hosts: {foreign[0]} is not a node of the job", hint
 
-
-def _check_racks(request: Request) -> None:
-    racks, lsf = request.racks, request.partition.lsf
+    racks, lsf = request.racks, kind.lsf
     if lsf is None and (racks or request.aisles):
-        raise HvdError(
-            f"{request.site.name} has no racks to ask for", "leave --racks and --aisles out"
-        )
+        yield f"{site.name} has no racks to ask for", "leave --racks and --aisles out"
     if request.aisles and not racks:
-        raise HvdError("--aisles needs the number of racks in them", "add --racks")
-    if racks and lsf.nodes_per_rack and request.nodes > racks * lsf.nodes_per_rack:
-        raise HvdError(
-            f"{request.nodes} nodes do not fit on {racks} racks of {lsf.nodes_per_rack}",
-            f"ask for {-(-request.nodes // lsf.nodes_per_rack)} racks or more",
-        )
+        yield "--aisles needs the number of racks in them", "add --racks"
+    if racks and lsf.nodes_per_rack and nodes > racks * lsf.nodes_per_rack:
+        reason = f"{nodes} nodes do not fit on {racks} racks of {lsf.nodes_per_rack}"
+        yield reason, f"ask for {-(-nodes // lsf.nodes_per_rack)} racks or more"

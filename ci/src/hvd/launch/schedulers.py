@@ -17,26 +17,16 @@ _GPUS = {"": "", "--gpus-per-node": "--gpus-per-node={}", "--gres": "--gres=gpu:
 
 
 class Scheduler:
-    """A machine without a scheduler; each scheduler overrides what it has.
-
-    Attributes:
-        title: its name.
-        shell: the first line of a batch script.
-        directive: what begins the line of an option in a batch script.
-        enter: shell that goes where the job was submitted, unless a job starts there.
-        submit: the command that takes a batch script.
-        account: the option for the account to charge.
-        batch: the options of a batch script, see :func:`fill`.
-        interactive: those of each command that gets nodes to type on.
-    """
+    """A machine without a scheduler; each scheduler overrides what it has."""
 
     title = "no scheduler"
-    shell = "#!/bin/bash"
-    directive = ""
-    enter = ""
-    submit = ""
-    account = ""
-    batch: Sequence[str] = ()
+    shell = "#!/bin/bash"  #: the first line of a batch script
+    directive = ""  #: begins the line of an option in a batch script
+    enter = ""  #: shell that goes where the job was submitted, unless a job starts there
+    submit = ""  #: the command that takes a batch script
+    account = ""  #: the option for the account to charge
+    batch: Sequence[str] = ()  #: the options of a batch script, see :func:`fill`
+    #: those of each command that gets nodes to type on
     interactive: Mapping[str, Sequence[str]] = {}
 
     def of_nodes(self, partition: Partition, queue: str = "") -> Dict[str, Any]:
@@ -76,6 +66,14 @@ class Scheduler:
         values = {**vars(request), "ranks": request.ranks, **self.of_job(request)}
         values.update(self.of_nodes(request.partition, request.queue))
         return fill(self.interactive[command] if command else self.batch, values)
+
+    def asked(self, request: Request, key: str) -> Any:
+        """Return what the site's file says below ``key`` of the partition."""
+        found = getattr(request.partition, key)
+        if found is None:
+            where = f"{request.site.name}: partition {request.partition.name}"
+            raise HvdError(f"{where} has no {self.title} queue", f"add '{key}' to it in site.yaml")
+        return found
 
 
 class Slurm(Scheduler):
@@ -151,12 +149,7 @@ class Lsf(Scheduler):
         return {"queue": queue or partition.lsf.queue} if partition.lsf else {}
 
     def of_job(self, request: Request) -> Dict[str, Any]:
-        lsf = request.partition.lsf
-        if lsf is None:
-            raise HvdError(
-                f"{request.site.name}: partition {request.partition.name} has no LSF queue",
-                "add 'lsf' to it in site.yaml",
-            )
+        lsf = self.asked(request, "lsf")
         hours, minutes = divmod(_minutes(request.time), 60)
         shape = [f"-nnodes {request.nodes}"]
         if request.racks:
@@ -213,12 +206,7 @@ class Pbs(Scheduler):
         return {**vars(pbs), "queue": queue or pbs.queue} if pbs else {}
 
     def of_job(self, request: Request) -> Dict[str, Any]:
-        pbs = request.partition.pbs
-        if pbs is None:
-            raise HvdError(
-                f"{request.site.name}: partition {request.partition.name} has no PBS queue",
-                "add 'pbs' to it in site.yaml",
-            )
+        pbs = self.asked(request, "pbs")
         return {"select": ":".join(filter(None, (str(request.nodes), pbs.chunk)))}
 
     def access(self, partition: Partition) -> List[str]:

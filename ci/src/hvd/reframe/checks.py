@@ -34,8 +34,11 @@ class _OnSite(rfm.RunOnlyRegressionTest):
     time_limit = f"{_MINUTES}m"
     maintainers = ["hvd"]
 
-    def asked(self, program, nodes=1, ranks_per_node=1, variables=None, gloo=False):
-        """Return the launch of ``program``; skip the check if the site refuses it."""
+    def use(self, *program, nodes=1, ranks_per_node=1, variables=None, gloo=False):
+        """Prepare the job that runs ``program``, and return the launch.
+
+        The check is skipped if the site refuses it.
+        """
         wanted = request.make(
             self.current_environ.name,
             partition=self.current_partition.name,
@@ -43,31 +46,24 @@ class _OnSite(rfm.RunOnlyRegressionTest):
             ranks_per_node=ranks_per_node,
             method=systems.GLOO if gloo else "",
             gloo=gloo,
-            program=tuple(program),
+            program=program,
             variables=variables or {},
         )
         try:
             request.check(wanted)
         except HvdError as error:
             self.skip(f"{error.message}; {error.remedy}")
-        return wanted
-
-    def use(self, wanted):
-        """Ask the scheduler for what ``wanted`` needs, and write the job's commands."""
-        kind = wanted.partition
+        kind, scheduler = wanted.partition, wanted.site.scheduler
         self.num_tasks = wanted.ranks
         self.num_tasks_per_node = wanted.ranks_per_node
-        if wanted.site.scheduler in ("slurm", "pbs"):
+        if scheduler in ("slurm", "pbs"):
             self.num_cpus_per_task = kind.cpus_per_rank or None
-        if wanted.site.scheduler == "slurm":
-            if schedulers.slurm_gpu_option(kind):
-                count = min(wanted.ranks_per_node, kind.gpus)
-                self.extra_resources = {"gpu": {"count": count}}
-        own = launch.small_machine() if wanted.site.scheduler == "none" else {}
-        if self.is_dry_run():
-            engine = built.ENGINES[0] if self.engine == "auto" else self.engine
-        else:
-            engine = self.subject.engine
+        if scheduler == "slurm" and schedulers.slurm_gpu_option(kind):
+            count = min(wanted.ranks_per_node, kind.gpus)
+            self.extra_resources = {"gpu": {"count": count}}
+        own = launch.small_machine() if scheduler == "none" else {}
+        engine = self.engine if self.is_dry_run() else self.subject.engine
+        engine = built.ENGINES[0] if engine == "auto" else engine
         activation = built.activation(self.current_environ.name, engine) / "activate.sh"
         self.prerun_cmds = [
             f". {shlex.quote(str(activation))}",
@@ -75,8 +71,8 @@ class _OnSite(rfm.RunOnlyRegressionTest):
             *batch.site_exports(wanted),
             *batch.exports({**own, **methods.prefix(wanted)}),
         ]
-        self.executable = shlex.quote(wanted.program[0])
-        self.executable_opts = [shlex.quote(word) for word in wanted.program[1:]]
+        self.executable, *self.executable_opts = map(shlex.quote, wanted.program)
+        return wanted
 
     @functools.cached_property
     def subject(self):
@@ -92,7 +88,7 @@ class CheckBuild(_OnSite):
 
     @run_after("setup")
     def prepare(self):
-        self.use(self.asked(("horovodrun", "--check-build", "--verbose")))
+        self.use("horovodrun", "--check-build", "--verbose")
 
     @run_before("run")
     def start_without_a_launcher(self):
@@ -141,9 +137,13 @@ class Allreduce(_OnSite):
         ]
         program += ["--quick"] * self.quick + ["--device=gpu"] * self.on_gpus
         settings = launch.horovod_settings(self.controller, self.on_cpus, 60 * _MINUTES)
-        gloo = self.controller == "gloo"
-        wanted = self.asked(program, self.nodes, 2 // self.nodes, settings, gloo)
-        self.use(wanted)
+        wanted = self.use(
+            *program,
+            nodes=self.nodes,
+            ranks_per_node=2 // self.nodes,
+            variables=settings,
+            gloo=self.controller == "gloo",
+        )
         self.prerun_cmds += [f"mkdir {shlex.quote(str(self.records))}"]
         self.postrun_cmds = ["status=$?", f"echo $status > {self.status.name}", "exit $status"]
         self.job.launcher.request = wanted

@@ -66,12 +66,29 @@ def prefix() -> pathlib.Path:
 def configuration() -> Dict[str, Any]:
     """ReFrame's ``site_configuration``."""
     sites = [site.load(name) for name in site.names()]
-    return {
-        "systems": [_system(each) for each in sites],
-        "environments": [_environ(each, name) for each in sites for name in each.environments],
-        "general": [_GENERAL],
-        "logging": [_LOGGING],
-    }
+    systems = [
+        {
+            "name": machine.name,
+            "descr": machine.center,
+            # no system is found by the host's name: --system names it
+            "hostnames": [],
+            "modules_system": "nomod",
+            "partitions": [_partition(machine, each) for each in machine.partitions.values()],
+        }
+        for machine in sites
+    ]
+    environs = [
+        {
+            "name": name,
+            "features": _features(name),
+            "extras": {"operations": use.operations},
+            "target_systems": [machine.name],
+        }
+        for machine in sites
+        for name, use in machine.environments.items()
+    ]
+    settings = {"general": [_GENERAL], "logging": [_LOGGING]}
+    return {"systems": systems, "environments": environs, **settings}
 
 
 def launcher(method: str) -> str:
@@ -94,17 +111,6 @@ def _most_nodes(machine: Site) -> int:
     return 1 if machine.scheduler == "none" else 2
 
 
-def _system(machine: Site) -> Dict[str, Any]:
-    return {
-        "name": machine.name,
-        "descr": machine.center,
-        # no system is found by the host's name: --system names it
-        "hostnames": [],
-        "modules_system": "nomod",
-        "partitions": [_partition(machine, each) for each in machine.partitions.values()],
-    }
-
-
 def _partition(machine: Site, kind: Partition) -> Dict[str, Any]:
     names = [
         name
@@ -116,7 +122,7 @@ def _partition(machine: Site, kind: Partition) -> Dict[str, Any]:
     features |= {"cuda", "rocm"} & {feature for name in names for feature in _features(name)}
     found: Dict[str, Any] = {
         "name": kind.name,
-        "scheduler": _scheduler(machine),
+        "scheduler": {"slurm": slurm(), "none": "local"}.get(machine.scheduler, machine.scheduler),
         "sched_options": {"use_nodes_option": True},
         "launcher": launcher(machine.launcher),
         "access": schedulers.of(machine).access(kind),
@@ -135,26 +141,12 @@ def _partition(machine: Site, kind: Partition) -> Dict[str, Any]:
     return found
 
 
-def _scheduler(machine: Site) -> str:
-    """ReFrame's name of it."""
-    return {"slurm": slurm(), "none": "local"}.get(machine.scheduler, machine.scheduler)
-
-
 @functools.cache
 def slurm() -> str:
     """ReFrame's scheduler for this Slurm: one without accounting does not tell how a job ended."""
     settings = process.output("scontrol", "show", "config")
     without = r"^AccountingStorageType\s*=\s*(\(null\)|accounting_storage/none)$"
     return "squeue" if re.search(without, settings, re.M) else "slurm"
-
-
-def _environ(machine: Site, name: str) -> Dict[str, Any]:
-    return {
-        "name": name,
-        "features": _features(name),
-        "extras": {"operations": machine.environments[name].operations},
-        "target_systems": [machine.name],
-    }
 
 
 def _features(name: str) -> List[str]:

@@ -10,8 +10,9 @@ from typing import List, Optional, Tuple
 from hvd.core import paths
 from hvd.model import recipe, specs
 from hvd.model.environment import HOROVOD
-from hvd.upkeep.change import Change
+from hvd.upkeep.proposal import Change
 
+RECIPE = paths.PACKAGES / HOROVOD.replace("-", "_") / "package.py"
 CONSTRAINTS = pathlib.Path("tests", "constraints.py")
 _OPEN = re.compile(r"@(\d+)\.(\d+):$")
 
@@ -43,8 +44,7 @@ def raised(package: str, refused: str, version: str) -> Optional[List[Change]]:
     new_major, new_minor = map(int, version.split(".")[:2])
     exchange = {f"{major}.{minor - 1}": f"{new_major}.{new_minor}"}
     exchange[refused] = f"{new_major}.{new_minor + 1}"
-    file = paths.PACKAGES / HOROVOD.replace("-", "_") / "package.py"
-    lines = file.read_text().split("\n")
+    lines = RECIPE.read_text().split("\n")
     places = [
         (begin, end)
         for begin, end in _statements(lines)
@@ -52,16 +52,20 @@ def raised(package: str, refused: str, version: str) -> Optional[List[Change]]:
     ]
     if len(places) != 1:
         return None
-    changes = _exchanged(file, lines, range(*places[0]), exchange)
     tests = paths.ROOT / CONSTRAINTS
-    lines = tests.read_text().split("\n")
     both = [
         number
-        for number, line in enumerate(lines)
+        for number, line in enumerate(tests.read_text().split("\n"))
         if all(_mention(each).search(line) for each in exchange)
         and ("py-" not in line or package in line)
     ]
-    return changes + _exchanged(tests, lines, both, exchange)
+    either = re.compile("|".join(_mention(each).pattern for each in exchange))
+    changes = [
+        Change.of(file, number + 1, lambda line: either.sub(lambda m: exchange[m[0]], line))
+        for file, numbers in ((RECIPE, range(*places[0])), (tests, both))
+        for number in numbers
+    ]
+    return [each for each in changes if each.after != each.before]
 
 
 def _statements(lines: List[str]) -> List[Tuple[int, int]]:
@@ -80,14 +84,3 @@ def _statements(lines: List[str]) -> List[Tuple[int, int]]:
 def _mention(series: str) -> re.Pattern:
     """A series by itself, or as the beginning of a version: of 2.16 also 2.16.0, not 12.16."""
     return re.compile(rf"(?<![\d.]){re.escape(series)}(?!\d)")
-
-
-def _exchanged(file: pathlib.Path, lines: List[str], numbers, exchange) -> List[Change]:
-    either = re.compile("|".join(_mention(each).pattern for each in exchange))
-    found = []
-    for number in numbers:
-        after = either.sub(lambda match: exchange[match[0]], lines[number])
-        if after != lines[number]:
-            name = str(file.relative_to(paths.ROOT))
-            found.append(Change(name, number + 1, lines[number], after))
-    return found

@@ -38,48 +38,35 @@ Commits = Mapping[str, str]
 
 @dataclasses.dataclass
 class Broken:
-    """A subject that has no right solution any more.
-
-    Args:
-        reason: the end of what Spack or the check of the site said.
-        kind: of the repository that broke it; empty if it is not known.
-        commit: the first one with which it fails.
-        note: why no commit is named.
-    """
+    """A subject that has no right solution any more."""
 
     name: str
-    reason: str
-    kind: str = ""
-    commit: Optional[Commit] = None
-    note: str = ""
+    reason: str  #: the end of what Spack or the check of the site said
+    kind: str = ""  #: of the repository that broke it; empty if it is not known
+    commit: Optional[Commit] = None  #: the first one with which it fails
+    note: str = ""  #: why no commit is named
 
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """The findings.
-
-    Args:
-        newest: the newest commits, by kind.
-        pinned: those of the pair that is supported.
-        between: the number of commits between them.
-    """
+    """The findings; each mapping is by kind of repository."""
 
     date: str
     pair: str
     newest: Dict[str, Commit]
-    pinned: Dict[str, Commit]
-    between: Dict[str, int]
+    pinned: Dict[str, Commit]  #: those of the pair that is supported
+    between: Dict[str, int]  #: the number of commits between them
     tried: List[str]
     broken: List[Broken]
 
     def write(self, directory: pathlib.Path) -> List[pathlib.Path]:
         """Write ``report.json``, and ``report.md``, which is fit for the text of an issue."""
-        data = {"format": FORMAT, **dataclasses.asdict(self)}
+        data = json.dumps({"format": FORMAT, **dataclasses.asdict(self)}, indent=1) + "\n"
         page = templates.render("upkeep/canary.md.j2", report=self)
-        contents = {"report.md": page, "report.json": json.dumps(data, indent=1) + "\n"}
-        for name, text in contents.items():
-            write_atomically(directory / name, text.encode())
-        return [directory / name for name in contents]
+        files = [directory / "report.md", directory / "report.json"]
+        for file, text in zip(files, (page, data)):
+            write_atomically(file, text.encode())
+        return files
 
 
 def names() -> List[str]:
@@ -99,19 +86,18 @@ def run(subjects: Sequence[str], options: Options) -> Report:
         StageFailed: a checkout cannot be set up.
     """
     sources = options.sources
-    named = {"spack": sources.spack, "packages": sources.packages}
+    named = {
+        "spack": sources.spack,
+        "packages": sources.packages,
+        "compiler-wrapper": sources.compiler_wrapper,
+    }
     addresses = {**pinned().git, **{kind: each for kind, each in named.items() if each}}
-    if sources.compiler_wrapper:
-        addresses["compiler-wrapper"] = sources.compiler_wrapper
-    pair = (
-        pinned().pair(sources.pair)
-        if sources.pair
-        else max(pinned().pairs, key=lambda each: each.packages.version)
-    )
+    newest_pair = max(pinned().pairs, key=lambda each: each.packages.version)
+    pair = pinned().pair(sources.pair) if sources.pair else newest_pair
     good = {"spack": pair.spack.commit, "packages": pair.packages.commit}
     process.adopt_orphans()
     with lock.exclusive(paths.state() / "lock"):
-        canary = _Canary(options, addresses, Run("canary", "spack", options.verbose))
+        canary = _Canary(options, addresses)
         newest = canary.fetch(good)
         bad = {kind: newest[kind].id for kind in KINDS}
         failures = canary.failures(subjects, bad)
@@ -136,17 +122,18 @@ def run(subjects: Sequence[str], options: Options) -> Report:
 class _Canary:
     """The repositories, and solves with any of their commits."""
 
-    def __init__(self, options: Options, addresses: Mapping[str, str], current: Run) -> None:
+    def __init__(self, options: Options, addresses: Mapping[str, str]) -> None:
         self.options = dataclasses.replace(options, fresh=True)
-        self.addresses = dict(addresses)
-        self.run = current
+        self.addresses = addresses
+        self.run = Run("canary", "spack", options.verbose)
         cache = paths.cache() / "canary"
         self.histories = {
             # one for each address: a fork's commits are of no use to another
             kind: History(addresses[kind], cache / f"{kind}-{stamp.of(addresses[kind])[:8]}")
             for kind in KINDS
         }
-        self._known: Dict[Tuple[str, str, str], str] = {}
+        #: Reasons of failures by name, empty for what is right, by the commits of `KINDS`.
+        self._known: Dict[Tuple[str, ...], Dict[str, str]] = {}
 
     def fetch(self, good: Commits) -> Dict[str, Commit]:
         """Fetch both histories with the good commits, and return the newest commits."""
@@ -161,17 +148,12 @@ class _Canary:
 
     def failures(self, subjects: Iterable[str], commits: Commits) -> Dict[str, str]:
         """Return the reason for each of ``subjects`` that has no right solution."""
-        wanted = [name for name in subjects if self._key(name, commits) not in self._known]
+        known = self._known.setdefault(tuple(commits[kind] for kind in KINDS), {})
+        wanted = [name for name in subjects if name not in known]
         if wanted:
             console.note(", ".join(f"{kind} {commits[kind][:12]}" for kind in KINDS))
-            for name, reason in self._solve(wanted, commits).items():
-                self._known[self._key(name, commits)] = reason
-        found = {name: self._known[self._key(name, commits)] for name in subjects}
-        return {name: reason for name, reason in found.items() if reason}
-
-    @staticmethod
-    def _key(name: str, commits: Commits) -> Tuple[str, str, str]:
-        return name, commits["spack"], commits["packages"]
+            known.update(self._solve(wanted, commits))
+        return {name: known[name] for name in subjects if known[name]}
 
     def _solve(self, subjects: Sequence[str], commits: Commits) -> Dict[str, str]:
         """Return the reasons of failures, empty for what is right."""
@@ -186,21 +168,18 @@ class _Canary:
                     spack.find_tools(task.log, [])
         with self.run.stage("concretize"):
             if HOROVOD in subjects:
-                found[HOROVOD] = self._solve_plainly(spack)
+                # as a user does who has added the repository, and nothing else
+                with self.run.step(f"spack spec {HOROVOD}") as task:
+                    found[HOROVOD] = ""
+                    try:
+                        spack.run(*UNCACHED, "spec", HOROVOD, log=task.log, timeout=3600)
+                    except HvdError as error:
+                        task.failed(error.message)
+                        found[HOROVOD] = _reason(error)
             titles = {each.name: environment.base(each) for each in environments}
             for step, _, error in solve_all.solve_each(tasks) if tasks else ():
                 found[titles[step.name]] = _reason(error) if error else ""
         return found
-
-    def _solve_plainly(self, spack: Spack) -> str:
-        """Solve py-horovod as a user does who has added the repository, and nothing else."""
-        with self.run.step(f"spack spec {HOROVOD}") as task:
-            try:
-                spack.run(*UNCACHED, "spec", HOROVOD, log=task.log, timeout=3600)
-            except HvdError as error:
-                task.failed(error.message)
-                return _reason(error)
-        return ""
 
     def _spack(self, commits: Commits) -> Spack:
         """Check the commits out, and return the Spack that they make."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pathlib
+import platform
 import re
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import yaml
 from packaging.version import Version
@@ -14,19 +15,25 @@ from hvd.fetch import clone, python_index
 from hvd.matrix import definition
 from hvd.matrix.definition import PIP, Cell, Matrix
 from hvd.matrix.plan import Planned
-from hvd.model import recipe
+from hvd.model import recipe, versions
 from hvd.model.environment import HOROVOD
 from hvd.model.versions import VERSIONS, Pair, pinned
 from hvd.upkeep import bound, newest, pins
-from hvd.upkeep.change import Change
 from hvd.upkeep.newest import Releases
 from hvd.upkeep.pins import Pin
-from hvd.upkeep.proposal import Proposal
+from hvd.upkeep.proposal import Change, Proposal
 
-RECIPE = paths.PACKAGES / HOROVOD.replace("-", "_") / "package.py"
-#: Releases of Spack's packages; the others are of stacks.
-_PACKAGES_TAG = re.compile(r"refs/tags/v(\d{4}\.\d{2})\.(\d+)$")
-_SPACK_TAG = re.compile(r"refs/tags/v(\d+\.\d+)\.(\d+)$")
+#: What ``./hvd`` itself is run with; uv makes it, with a checksum for each file of each release.
+REQUIREMENTS = paths.ROOT / "ci" / "requirements.txt"
+#: A pin, its checksums, and the comment of uv that says what asks for it.
+_PIN = re.compile(r"^(?P<name>[\w.-]+)==(?P<version>[\w.]+).*\n(?:    .*\n)+", re.MULTILINE)
+#: The repositories as users know them.
+_NAMES = {"packages": "spack-packages", "spack": "spack"}
+#: The tags of releases by repository; other tags of Spack's packages are of stacks.
+_TAGS = {
+    "packages": re.compile(r"refs/tags/(v\d{4}\.\d{2}\.\d+)"),
+    "spack": re.compile(r"refs/tags/(v\d+\.\d+\.\d+)"),
+}
 
 
 class Lookup:
@@ -52,57 +59,48 @@ class Lookup:
         Raises:
             HvdError: an index cannot be reached.
         """
-        found = pins.load(self.matrix)
         together: Dict[Tuple[str, str], List[Pin]] = {}
-        for pin in found:
+        kinds: Dict[Tuple[str, str], List[Pin]] = {}
+        for pin in pins.load(self.matrix):
             together.setdefault((pins.package(pin.name), pin.version), []).append(pin)
-        updates = (self._update(each) for each in together.values())
-        kinds: Dict[Tuple[str, str, str], List[Pin]] = {}
-        for pin in found:
-            if pin.main:
-                key = pin.axis, pins.kind(pin.values[0]), pin.machine
-                kinds.setdefault(key, []).append(pin)
-        later = (self._new_series(each) for key, each in kinds.items() if key[2] == "x86_64")
-        return [each for each in (*updates, *later) if each]
+            if pin.main and pin.machine == "x86_64":
+                kinds.setdefault((pin.axis, pins.kind(pin.values[0])), []).append(pin)
+        found = [*map(self._update, together.values()), *map(self._new_series, kinds.values())]
+        return [each for each in found if each]
 
     def _update(self, together: List[Pin]) -> Optional[Proposal]:
         """Return the newest release that can take the place of all these pins."""
-        versions = []
-        for pin in together:
-            known = self.releases(pin.name)
-            # Pythons that the pinned release has been given up for are no loss
-            pythons = newest.supported(
-                known.get(Version(pin.version), ()), pin.pythons, pin.machine
-            )
-            best = newest.newest(known, pythons or pin.pythons, pin.machine, pin.series)
-            versions.append(best or Version(pin.version))
-        version, first = min(versions), together[0]
+        first = together[0]
+        version = min(map(self._newest, together))
         if version <= Version(first.version):
             return None
-        changes = [_replaced(pin, str(version)) for pin in together]
-        cells: List[str] = []
+        changes = tuple(_replaced(pin, str(version)) for pin in together)
+        cells: Dict[str, None] = {}
         for pin in together:
-            cells += self._cells_with(pin.axis, pin.values, pin.pythons)
-        return Proposal(
-            first.name, first.version, str(version), tuple(changes), tuple(dict.fromkeys(cells))
-        )
+            cells.update(dict.fromkeys(self._cells_with(pin.axis, pin.values, pin.pythons)))
+        return Proposal(first.name, first.version, str(version), changes, tuple(cells))
+
+    def _newest(self, pin: Pin) -> Version:
+        known, pinned_version = self.releases(pin.name), Version(pin.version)
+        # Pythons that the pinned release has been given up for are no loss
+        pythons = newest.supported(known.get(pinned_version, ()), pin.pythons, pin.machine)
+        best = newest.newest(known, pythons or pin.pythons, pin.machine, pin.series)
+        return best or pinned_version
 
     def _new_series(self, kind: List[Pin]) -> Optional[Proposal]:
         """Return the newest release if it is later than every series of its kind."""
         last = max(kind, key=lambda pin: Version(pin.version))
         known, axis = self.releases(last.name), last.axis
-        default = self.matrix.axes["python"][0]
-        version = newest.newest(known, [default], last.machine)
+        version = newest.newest(known, [self.matrix.axes["python"][0]], last.machine)
         if not version or version < Version(last.version):
             return None
         if any(newest.within(str(version), pin.series) for pin in kind):
             return None
         series = ".".join(str(version).split(".")[: last.series.count(".") + 1])
         value = f"{pins.kind(last.values[0])}-{series}"
-        entry = self._entry(last, version)
         line = _last_line(definition.FILE, "axes", axis, last.values[0])
-        changes = [_inserted(definition.FILE, line, f"    {value}: {_flow(entry)}")]
-        changes.append(_must({axis: value}))
+        text = f"    {value}: {_flow(self._entry(last, version))}"
+        changes = [Change.insertion(definition.FILE, line, text), _must({axis: value})]
         note = ""
         package = pins.package(last.name)
         refused = bound.refused_from(package, str(version)) if axis == "framework" else ""
@@ -112,8 +110,8 @@ class Lookup:
             note = "The recipe's bound is raised; the README and the support matrix have it too."
             if raised is None:
                 note = f"The recipe refuses {package}@{refused}:, and its bound is raised by hand."
-        cell = self._default(**{axis: value})
-        return Proposal(last.name, last.version, str(version), tuple(changes), (cell,), note)
+        cells = (self._default(**{axis: value}),)
+        return Proposal(last.name, last.version, str(version), tuple(changes), cells, note)
 
     def _entry(self, last: Pin, version: Version) -> Dict[str, object]:
         """Return what the axis says of the value for ``version``, like that of the last one."""
@@ -129,9 +127,10 @@ class Lookup:
         if others:
             # they stay with the Pythons that they are for
             pythons = [python for python in pythons if python in before.python]
+        major, minor = pythons[-1].split(".")
         entry: Dict[str, object] = {
             "frameworks": list(before.frameworks),
-            "python": f">={pythons[0]},<{_after(pythons[-1])}",
+            "python": f">={pythons[0]},<{major}.{int(minor) + 1}",
             "requirements": [requirement, *others],
         }
         for_cpus = {each.public for each in known if (each.local or "").startswith("cpu")}
@@ -141,121 +140,92 @@ class Lookup:
 
     def horovod(self) -> List[Proposal]:
         """A newer release of Horovod itself."""
-        releases = list(recipe.load(HOROVOD).versions())
+        last = next(iter(recipe.load(HOROVOD).versions()))
         known = self.releases("horovod")
         version = newest.newest(known, [self.matrix.axes["python"][0]], "x86_64")
-        if not version or version <= Version(releases[0]):
+        if not version or version <= Version(last):
             return []
         sdist = next((each for each in known[version] if not each.name.endswith(".whl")), None)
         if not sdist or not sdist.sha256:
             return []
-        lines = RECIPE.read_text().split("\n")
-        (number,) = (n for n, line in enumerate(lines) if f'version("{releases[0]}"' in line)
-        text = f'    version("{version}", sha256="{sdist.sha256}")'
-        before = lines[number]
-        name = str(RECIPE.relative_to(paths.ROOT))
-        first = _line_of(definition.FILE, "axes", "horovod")
-        axis = _text(definition.FILE, first)
-        new = axis.replace("[", f'["{version}", ', 1)
+        lines = enumerate(bound.RECIPE.read_text().split("\n"), 1)
+        (number,) = (number for number, line in lines if f'version("{last}"' in line)
+        directive = f'    version("{version}", sha256="{sdist.sha256}")'
+        axis = _node(definition.FILE, ("axes", "horovod")).start_mark.line + 1
         changes = (
-            Change(name, number + 1, before, f"{text}\n{before}"),
-            Change(str(definition.FILE.relative_to(paths.ROOT)), first, axis, new),
+            Change.of(bound.RECIPE, number, lambda before: f"{directive}\n{before}"),
+            Change.of(definition.FILE, axis, lambda text: text.replace("[", f'["{version}", ', 1)),
             _must({"horovod": str(version)}),
         )
         note = "Each patch ends with 0.28.1: see which ones the release still needs."
-        cell = self._default(horovod=str(version))
-        return [Proposal("horovod", releases[0], str(version), changes, (cell,), note)]
+        cells = (self._default(horovod=str(version)),)
+        return [Proposal("horovod", last, str(version), changes, cells, note)]
 
-    def repositories(self, addresses: Mapping[str, str]) -> List[Proposal]:
-        """Newer releases of Spack and of its packages.
+    def repository(self, kind: str, address: str) -> List[Proposal]:
+        """Newer releases of Spack (``spack``) or of its packages (``packages``).
 
         Args:
-            addresses: git addresses of ``spack`` and ``packages``.
+            address: the git address of the repository.
 
         Raises:
-            HvdError: one cannot be reached.
+            HvdError: it cannot be reached.
         """
-        return [*self._packages(addresses["packages"]), *self._spack(addresses["spack"])]
-
-    def _packages(self, address: str) -> List[Proposal]:
-        tags = _tags(address, _PACKAGES_TAG)
+        references = clone.references(address, "refs/tags/v*").items()
+        matches = ((_TAGS[kind].fullmatch(name), commit) for name, commit in references)
+        tags = {match[1]: commit for match, commit in matches if match}
         found = []
-        for pair in pinned().pairs:
-            series, _, number = pair.packages.version.lstrip("v").rpartition(".")
-            patched = max((n for s, n in tags if s == series), default=0)
-            if patched > int(number):
-                version, commit = f"v{series}.{patched}", tags[series, patched]
-                found.append(self._repinned("spack-packages", pair, "packages", version, commit))
-        newest_pair = max(pinned().pairs, key=lambda pair: pair.packages.version)
-        last = newest_pair.packages.version
-        series, number = max(tags, default=("", 0))
-        if f"v{series}" > last.rpartition(".")[0]:
-            version, commit = f"v{series}.{number}", tags[series, number]
-            spack = newest_pair.spack
-            found.append(
-                self._new_pair(
-                    ("spack-packages", last, version),
-                    f"spack-{spack.version}-{series}",
-                    *(spack.version, spack.commit, version, commit),
-                )
-            )
-        return found
-
-    def _spack(self, address: str) -> List[Proposal]:
-        tags = _tags(address, _SPACK_TAG)
-        found = []
-        for pair in pinned().pairs:
-            patched = max((n for s, n in tags if s == pair.spack.version), default=None)
-            if patched is None:
-                continue
-            commit = tags[pair.spack.version, patched]
-            if commit != pair.spack.commit:
-                name = f"v{pair.spack.version}.{patched}"
-                found.append(self._repinned("spack", pair, "spack", name, commit))
-        known = max(_numbers(pair.spack.version) for pair in pinned().pairs)
-        series = max((s for s, _ in tags), key=_numbers, default="0")
-        if _numbers(series) > known:
-            number = max(n for s, n in tags if s == series)
-            packages = max(pinned().pairs, key=lambda pair: pair.packages.version).packages
-            found.append(
-                self._new_pair(
-                    ("spack", ".".join(map(str, known)), f"v{series}.{number}"),
-                    f"spack-{series}",
-                    *(series, tags[series, number], packages.version, packages.commit),
-                )
-            )
-        return found
-
-    def _repinned(self, name: str, pair: Pair, key: str, version: str, commit: str) -> Proposal:
-        """Return the newer release of the series that a pair has."""
-        number = list(pinned().pairs).index(pair)
-        line = _line_of(VERSIONS, "pairs", str(number), key)
-        before = _text(VERSIONS, line)
-        pin = getattr(pair, key)
-        after = before.replace(pin.commit, commit)
-        if key == "packages":
-            after = after.replace(pin.version, version)
-        change = Change(str(VERSIONS.relative_to(paths.ROOT)), line, before, after)
-        note = f"The pair {pair.name}."
-        if key == "spack":
-            note += f" The pinned commit {pin.commit[:12]} is not that of {version}."
-        cells = self._cells_with("engine", (pair.name,), _pythons(self.matrix))
-        return Proposal(name, pin.version, version, (change,), tuple(cells), note)
-
-    def _new_pair(
-        self, named: Tuple[str, str, str], pair: str, spack: str, commit: str, *packages: str
-    ) -> Proposal:
-        line = _last_line(VERSIONS, "pairs", str(len(pinned().pairs) - 1))
-        text = "\n".join(
-            [
-                f"- name: {pair}",
-                f'  spack: {{version: "{spack}", commit: {commit}}}',
-                f"  packages: {{version: {packages[0]}, commit: {packages[1]}}}",
+        for number, pair in enumerate(pinned().pairs):
+            pin = getattr(pair, kind)
+            later = [
+                tag
+                for tag, commit in tags.items()
+                if _series(tag) == _series(pin.version)
+                and Version(tag) >= Version(pin.version)
+                and pin.version != tag
+                and pin.commit != commit
             ]
+            if later:
+                tag = max(later, key=Version)
+                found.append(self._repinned(kind, number, pair, tag, tags[tag]))
+        last = max((getattr(pair, kind).version for pair in pinned().pairs), key=Version)
+        tag = max(tags, key=Version, default=last)
+        if Version(_series(tag)) > Version(_series(last)):
+            found.append(self._new_pair(kind, last, tag, tags[tag]))
+        return found
+
+    def _repinned(self, kind: str, number: int, pair: Pair, tag: str, commit: str) -> Proposal:
+        """Return the newer release of the series that a pair has."""
+        pin = getattr(pair, kind)
+        line = _node(VERSIONS, ("pairs", str(number), kind)).start_mark.line + 1
+        note, version = f"The pair {pair.name}.", tag
+        if kind == "spack":
+            note += f" The pinned commit {pin.commit[:12]} is not that of {tag}."
+            version = pin.version
+        change = Change.of(
+            VERSIONS,
+            line,
+            lambda before: before.replace(pin.commit, commit).replace(pin.version, version),
         )
-        changes = (_inserted(VERSIONS, line, text), _must({"engine": pair}))
-        note = f"A further pair, {pair}; also: ./hvd concretize --all --pair {pair}"
-        return Proposal(*named, changes, (self._default(engine=pair),), note)
+        cells = self._cells_with("engine", (pair.name,), _pythons(self.matrix))
+        return Proposal(_NAMES[kind], pin.version, tag, (change,), tuple(cells), note)
+
+    def _new_pair(self, kind: str, last: str, tag: str, commit: str) -> Proposal:
+        """Return a pair with the new series beside the newest of the other repository."""
+        pair = max(pinned().pairs, key=lambda pair: pair.packages.version)
+        spack, packages, series = pair.spack, pair.packages, _series(tag)[1:]
+        if kind == "packages":
+            name, packages = f"spack-{spack.version}-{series}", versions.Pin(tag, commit)
+        else:
+            name, spack = f"spack-{series}", versions.Pin(series, commit)
+        line = _last_line(VERSIONS, "pairs", str(len(pinned().pairs) - 1))
+        text = (
+            f"- name: {name}\n"
+            f'  spack: {{version: "{spack.version}", commit: {spack.commit}}}\n'
+            f"  packages: {{version: {packages.version}, commit: {packages.commit}}}"
+        )
+        changes = (Change.insertion(VERSIONS, line, text), _must({"engine": name}))
+        note = f"A further pair, {name}; also: ./hvd concretize --all --pair {name}"
+        return Proposal(_NAMES[kind], last, tag, changes, (self._default(engine=name),), note)
 
     def _cells_with(self, axis: str, values: Sequence[str], pythons: Sequence[str]) -> List[str]:
         """Return for each value the cell that differs least from the defaults."""
@@ -279,51 +249,50 @@ class Lookup:
         return Cell(**{**usual, "engine": PIP, **values}).id
 
 
+def tool(releases: Callable[[str], Releases]) -> List[Proposal]:
+    """Return one proposal for what ``ci/pyproject.toml`` asks for; empty if all are the newest.
+
+    Args:
+        releases: looks a distribution up.
+    """
+    have: Dict[str, Version] = {}
+    for match in _PIN.finditer(REQUIREMENTS.read_text()):
+        if "hvd (pyproject.toml)" in match[0]:
+            version = Version(match["version"])
+            # older ones are for older Pythons
+            have[match["name"]] = max(version, have.get(match["name"], version))
+    python = ".".join(platform.python_version_tuple()[:2])
+    found = {name: newest.newest(releases(name), [python], platform.machine()) for name in have}
+    later = {name: best for name, best in found.items() if best and best > have[name]}
+    if not later:
+        return []
+    before, after = (", ".join(f"{name} {each[name]}" for name in later) for each in (have, later))
+    note = (
+        "Make the files again with the commands in ci/pyproject.toml and --upgrade, as far as "
+        "the bounds there allow; ./hvd test tells whether it works."
+    )
+    return [Proposal(str(REQUIREMENTS.relative_to(paths.ROOT)), before, after, (), (), note)]
+
+
+def _series(version: str) -> str:
+    """Return the series of a version of Spack or of its packages: ``v1.1`` of v1.1.3 and 1.1."""
+    return ".".join(f"v{version.lstrip('v')}".split(".")[:2])
+
+
 def _pythons(matrix: Matrix) -> List[str]:
-    return sorted(matrix.axes["python"], key=_numbers)
-
-
-def _numbers(version: str) -> List[int]:
-    return [int(number) for number in version.split(".")]
-
-
-def _after(python: str) -> str:
-    major, minor = _numbers(python)
-    return f"{major}.{minor + 1}"
-
-
-def _tags(address: str, form: re.Pattern) -> Dict[Tuple[str, int], str]:
-    """Return the commits of releases by series and number."""
-    found = {}
-    for name, commit in clone.references(address, "refs/tags/v*").items():
-        match = form.match(name)
-        if match:
-            found[match[1], int(match[2])] = commit
-    return found
+    return sorted(matrix.axes["python"], key=Version)
 
 
 def _replaced(pin: Pin, version: str) -> Change:
-    before = _text(pin.file, pin.line)
     old, new = (f"{pin.name}=={each}" for each in (pin.version, version))
-    name = str(pin.file.relative_to(paths.ROOT))
-    return Change(name, pin.line, before, re.sub(rf"(?<![\w-]){re.escape(old)}", new, before))
-
-
-def _inserted(file: pathlib.Path, line: int, text: str) -> Change:
-    """Return the change that puts ``text`` after a line."""
-    before = _text(file, line)
-    return Change(str(file.relative_to(paths.ROOT)), line, before, f"{before}\n{text}")
+    pattern = rf"(?<![\w-]){re.escape(old)}"
+    return Change.of(pin.file, pin.line, lambda before: re.sub(pattern, new, before))
 
 
 def _must(values: Mapping[str, str]) -> Change:
     """Return the change that has the cell with these values tried."""
-    number = len(definition.matrix().must) - 1
-    line = _last_line(definition.FILE, "must", str(number))
-    return _inserted(definition.FILE, line, f"- {_flow(dict(values))}")
-
-
-def _text(file: pathlib.Path, line: int) -> str:
-    return file.read_text().split("\n")[line - 1]
+    line = _last_line(definition.FILE, "must", str(len(definition.matrix().must) - 1))
+    return Change.insertion(definition.FILE, line, f"- {_flow(dict(values))}")
 
 
 def _flow(value: Mapping[str, object]) -> str:
@@ -338,10 +307,6 @@ def _node(file: pathlib.Path, path: Sequence[str]) -> yaml.Node:
         else:
             node = next(value for name, value in node.value if name.value == key)
     return node
-
-
-def _line_of(file: pathlib.Path, *path: str) -> int:
-    return _node(file, path).start_mark.line + 1
 
 
 def _last_line(file: pathlib.Path, *path: str) -> int:

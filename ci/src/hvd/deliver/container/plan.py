@@ -26,8 +26,6 @@ ABI = {
     "mpich": ("mpich", "cray-mpich", "intel-mpi", "intel-oneapi-mpi", "mvapich", "mvapich2"),
     "openmpi": ("openmpi",),
 }
-#: Default processors by family; x86_64_v3 means those since 2013.
-_TARGETS = {"x86_64": "x86_64_v3"}
 #: Families that the pinned frameworks have wheels for.
 _FAMILIES = ("x86_64", "aarch64")
 #: Variants that the pip engine cannot build, or not from wheels.
@@ -40,25 +38,15 @@ _REFUSED = {
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The content of an image.
-
-    Args:
-        environment: its name.
-        spec: the py-horovod to build in the image.
-        version: Horovod's.
-        frameworks: those of the spec.
-        images: the base images.
-        mpi: the ABI, a key of `ABI`; empty for none.
-        requirement: the pip requirement of that MPI; empty for none.
-    """
+    """The content of an image."""
 
     environment: str
-    spec: str
-    version: str
-    frameworks: FrozenSet[str]
-    images: Images
-    mpi: str
-    requirement: str
+    spec: str  #: the py-horovod to build in the image
+    version: str  #: Horovod's
+    frameworks: FrozenSet[str]  #: those of the spec
+    images: Images  #: the base images
+    mpi: str  #: the ABI, a key of `ABI`; empty for none
+    requirement: str  #: the pip requirement of that MPI; empty for none
 
     @property
     def mpi_prefix(self) -> str:
@@ -82,9 +70,8 @@ def make(environment: Environment, mpi: str = "", target: str = "") -> Plan:
     known = recipe.load(HOROVOD)
     version = next((v for v in known.versions() if specs.version_in(v, root.versions or ":")), "")
     if not version:
-        raise HvdError(
-            f"the recipe has no {HOROVOD}@{root.versions}", "name another version with --spec"
-        )
+        missing = f"the recipe has no {HOROVOD}@{root.versions}"
+        raise HvdError(missing, "name another version with --spec")
     variants = known.complete(root).variants
     variants.pop("os", None)
     targets = variants.pop("target", frozenset())
@@ -94,8 +81,17 @@ def make(environment: Environment, mpi: str = "", target: str = "") -> Plan:
     frameworks = variants["frameworks"]
     architectures = _architectures(environment, variants)
     variants.update(architectures)
+    for name, reason in _REFUSED.items():
+        if variants.get(name) is True:
+            problem = f"an image with +{name} cannot be built: {reason}"
+            raise HvdError(problem, f"leave it out with --spec '{HOROVOD} ~{name} ...'")
     gpu = variants.get("cuda") is True
-    _refuse(variants, frameworks, gpu)
+    others = sorted({*frameworks} - {"pytorch"})
+    if gpu and others:
+        raise HvdError(
+            f"no {others[0]} for CUDA is pinned in {paths.shorten(paths.VERSIONS)}",
+            f"use --spec '{HOROVOD} ... frameworks:=pytorch', or one with ~cuda",
+        )
     container = pinned().container
     images = container.images["cuda" if gpu else "cpu"]
     dependencies = _pinned(frameworks, images)
@@ -109,33 +105,16 @@ def make(environment: Environment, mpi: str = "", target: str = "") -> Plan:
     return Plan(environment.name, str(spec), version, frameworks, images, abi, requirement)
 
 
-def _refuse(variants: Mapping[str, Any], frameworks: Iterable[str], gpu: bool) -> None:
-    for name, reason in _REFUSED.items():
-        if variants.get(name) is True:
-            raise HvdError(
-                f"an image with +{name} cannot be built: {reason}",
-                f"leave it out with --spec '{HOROVOD} ~{name} ...'",
-            )
-    other = sorted({*frameworks} - {"pytorch"})
-    if gpu and other:
-        raise HvdError(
-            f"no {other[0]} for CUDA is pinned in {paths.shorten(paths.VERSIONS)}",
-            f"use --spec '{HOROVOD} ... frameworks:=pytorch', or one with ~cuda",
-        )
-
-
 def _architectures(environment: Environment, variants: Mapping[str, Any]) -> Dict[str, Any]:
     """The GPU architectures in a site's solution; its spec may leave them open."""
     # a derived environment has no kept solution, and names them in its spec
-    if not environment.site or variants.get("cuda") is not True:
-        return {}
-    if not kept.file(environment).is_file():
-        return {}
-    for package in kept.load(environment).packages:
-        for word in package.variants:
-            name, _, values = word.partition("=")
-            if (package.name, name) == (HOROVOD, "cuda_arch"):
-                return {name: frozenset(values.split(","))}
+    there = environment.site and kept.file(environment).is_file()
+    if there and variants.get("cuda") is True:
+        for package in kept.load(environment).packages:
+            for word in package.variants:
+                name, _, values = word.partition("=")
+                if (package.name, name) == (HOROVOD, "cuda_arch"):
+                    return {name: frozenset(values.split(","))}
     return {}
 
 
@@ -160,12 +139,10 @@ def _pinned(frameworks: Iterable[str], images: Images) -> Dict[str, Spec]:
 
 def _abi(environment: Environment, asked: str) -> str:
     """The ABI of the host's MPI, which replaces the image's."""
-    if asked:
-        if asked not in ABI:
-            raise HvdError(f"--mpi: no ABI is called '{asked}'", f"use {' or '.join(ABI)}")
-        return asked
-    if not environment.site:
-        return "openmpi"
+    if asked and asked not in ABI:
+        raise HvdError(f"--mpi: no ABI is called '{asked}'", f"use {' or '.join(ABI)}")
+    if asked or not environment.site:
+        return asked or "openmpi"
     provided = site_check.externals(site_check.file(environment.site))
     for abi, packages in ABI.items():
         if not provided.keys().isdisjoint(packages):
@@ -179,11 +156,11 @@ def _abi(environment: Environment, asked: str) -> str:
 def _target(name: str) -> str:
     """The processor ``name``, or the default one, if there are wheels for it."""
     host = archspec.cpu.host().family.name
-    name = name or _TARGETS.get(host, host)
+    # x86_64_v3 means those since 2013
+    name = name or {"x86_64": "x86_64_v3"}.get(host, host)
     if name not in archspec.cpu.TARGETS:
-        raise HvdError(
-            f"--target: archspec knows no processor called '{name}'", "use for example x86_64_v3"
-        )
+        problem = f"--target: archspec knows no processor called '{name}'"
+        raise HvdError(problem, "use for example x86_64_v3")
     family = archspec.cpu.TARGETS[name].family.name
     if family not in _FAMILIES:
         raise HvdError(

@@ -9,6 +9,6 @@ bytes, and a tree is replaced as a whole.  Lmod's ``sh_to_modulefile`` is not us
 on a machine with Lmod, records absolute values, and writes neither help nor conflicts.  The pip
 engine has neither Spack nor Lmod, and must give the same module.
 
-:mod:`describe` makes the module, :mod:`render` its files, :mod:`plan` the new tree, and
-:mod:`store` puts that on the disk.
+:mod:`module` makes the module, :mod:`plan` the new tree of files, and :mod:`store` puts that on
+the disk.
 """

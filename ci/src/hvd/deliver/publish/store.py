@@ -19,12 +19,11 @@ import os
 import pathlib
 import shutil
 import stat
-from typing import Dict, Iterator
+from typing import Dict, Iterator, Mapping
 
 from hvd.core import lock
 from hvd.core.errors import HvdError
-from hvd.deliver.publish import disk
-from hvd.deliver.publish.plan import Origin, Tree
+from hvd.deliver.publish.plan import LANGUAGES, Origin, Tree
 
 GENERATIONS = ".generations"
 CURRENT = ".current"
@@ -32,8 +31,6 @@ MANIFEST = "manifest.json"
 LOCK = ".lock"
 #: Raised whenever the meaning of the manifest changes.
 FORMAT = 1
-#: The tools that a tree can be for.
-TOOLS = ("lmod", "tcl")
 #: A generation that is being written, or was when its process was killed.  Each user has one,
 #: as no user can remove another's.
 _STAGING = f".new-{os.getuid()}"
@@ -74,7 +71,7 @@ def read(root: pathlib.Path) -> Generation:
     Raises:
         HvdError: a file is missing, was changed by hand, or was not written by this module.
     """
-    for tool in TOOLS:
+    for tool in LANGUAGES:
         link = root / tool
         ours = link.is_symlink() and os.readlink(link) == f"{CURRENT}/{tool}"
         if os.path.lexists(link) and not ours:
@@ -88,11 +85,7 @@ def read(root: pathlib.Path) -> Generation:
 
 
 def load(root: pathlib.Path, name: str) -> Generation:
-    """The generation called ``name``, every file of it as it was written.
-
-    Raises:
-        HvdError: as :func:`read`.
-    """
+    """The generation called ``name``, every file of it as it was written; see :func:`read`."""
     directory = root / GENERATIONS / name
     manifest = directory / MANIFEST
     try:
@@ -156,9 +149,9 @@ def write(root: pathlib.Path, current: Generation, tree: Tree) -> str:
         name = f"{number:04d}-{_digest(content)[:12]}"
         shutil.rmtree(staging, ignore_errors=True)
         try:
-            disk.put(staging, {**tree.files, MANIFEST: text.encode()})
+            _put(staging, {**tree.files, MANIFEST: text.encode()})
             os.rename(staging, generations / name)
-            disk.flush(generations)
+            _flush(generations)
         except BaseException:
             shutil.rmtree(staging, ignore_errors=True)
             raise
@@ -173,10 +166,10 @@ def switch(root: pathlib.Path, name: str) -> None:
         HvdError: it cannot be; the previous one is still visible.
     """
     with reported(root):
-        disk.link(root / CURRENT, f"{GENERATIONS}/{name}")
-        for tool in TOOLS:
+        _link(root / CURRENT, f"{GENERATIONS}/{name}")
+        for tool in LANGUAGES:
             if (root / CURRENT / tool).is_dir() and not (root / tool).is_symlink():
-                disk.link(root / tool, f"{CURRENT}/{tool}")
+                _link(root / tool, f"{CURRENT}/{tool}")
 
 
 @contextlib.contextmanager
@@ -195,6 +188,46 @@ def reported(root: pathlib.Path) -> Iterator[None]:
             "check the directory's permissions, its quota and the space left on its disk, "
             "or publish to another --root",
         ) from error
+
+
+def _put(directory: pathlib.Path, files: Mapping[str, bytes]) -> None:
+    """Write ``files`` below a new ``directory``.
+
+    Everyone can read them and only the owner can write them, whatever the umask.
+    """
+    directories = {directory}
+    for path in files:
+        directories.update(directory / parent for parent in pathlib.PurePath(path).parents)
+    for each in sorted(directories):
+        each.mkdir(0o755)
+        # an inherited set-group-ID bit stays
+        each.chmod(each.stat().st_mode & stat.S_ISGID | 0o755)
+    for path, content in files.items():
+        with open(directory / path, "xb") as sink:
+            os.fchmod(sink.fileno(), 0o644)
+            sink.write(content)
+            sink.flush()
+            os.fsync(sink.fileno())
+    for each in directories:
+        _flush(each)
+
+
+def _link(link: pathlib.Path, target: str) -> None:
+    """Create the symbolic link ``link``, or replace it atomically."""
+    temporary = link.with_name(f".{link.name.lstrip('.')}.new")
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(target)
+    os.replace(temporary, link)
+    _flush(link.parent)
+
+
+def _flush(directory: pathlib.Path) -> None:
+    """Write the entries of ``directory`` to the disk."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _digest(content: bytes) -> str:

@@ -1,4 +1,4 @@
-"""./hvd launch --torch: torch.distributed's variables on each rank."""
+"""Wrappers on each rank: --torch for torch.distributed's variables, and a GPU of its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Dict
 import pytest
 
 from hvd.core.errors import HvdError
-from hvd.launch import batch, methods, program
+from hvd.launch import batch, methods, start
 from tests.unit.launching import TWO_NODES, launch, stand_in
 
 RANK = str(methods.TORCH_RANK)
@@ -129,12 +129,33 @@ def test_where_the_hosts_are_found_in_the_job_the_ranks_are_set_up_once() -> Non
 
 def test_run_sets_the_host() -> None:
     request = launch("perlmutter-hvd", nodes=2, torch=True, job=("nid1", "nid2"))
-    assert program.environment(request, {})["MASTER_ADDR"] == "nid1"
-    assert program.environment(request, {"MASTER_ADDR": "mine"})["MASTER_ADDR"] == "mine"
+    assert start.environment(request, {})["MASTER_ADDR"] == "nid1"
+    assert start.environment(request, {"MASTER_ADDR": "mine"})["MASTER_ADDR"] == "mine"
     other = launch("perlmutter-hvd", nodes=2, job=("nid1", "nid2"))
-    assert "MASTER_ADDR" not in program.environment(other, {})
+    assert "MASTER_ADDR" not in start.environment(other, {})
 
 
 def test_srun_that_gets_the_nodes_cannot_know_them() -> None:
     with pytest.raises(HvdError, match="--ask"):
         batch.asking(launch("perlmutter-hvd", torch=True, program=("x",)))
+
+
+def gpu_rank(environ: Dict[str, str]) -> subprocess.CompletedProcess:
+    """``gpu-rank`` in front of a program that prints what it is given."""
+    command = [methods.GPU_RANK, "CUDA_VISIBLE_DEVICES", "PMI_LOCAL_RANK", "3,2,1,0"]
+    command += ["sh", "-c", 'echo "$CUDA_VISIBLE_DEVICES, $*"', "sh", "a b", "*"]
+    environ = {"PATH": os.environ["PATH"], **environ}
+    return subprocess.run(command, env=environ, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(("rank", "gpu"), enumerate("3210321"))
+def test_a_rank_has_the_gpu_of_its_place(rank, gpu) -> None:
+    """As `$((num_gpus - 1 - PMI_LOCAL_RANK % num_gpus))` of set_affinity_gpu_polaris.sh."""
+    done = gpu_rank({"PMI_LOCAL_RANK": str(rank)})
+    assert (done.stderr, done.stdout) == ("", f"{gpu}, a b *\n")
+
+
+@pytest.mark.parametrize("environ", [{}, {"PMI_LOCAL_RANK": ""}, {"PMI_LOCAL_RANK": "x"}])
+def test_a_rank_without_a_number_is_refused(environ) -> None:
+    done = gpu_rank(environ)
+    assert done.returncode == 2 and "gpu-rank: PMI_LOCAL_RANK" in done.stderr

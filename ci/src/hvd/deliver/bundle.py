@@ -1,24 +1,40 @@
-"""The content of a bundle: repositories at their commits, sources, and wheels."""
+"""Everything that an environment needs in one directory or archive, for machines without network.
+
+A bundle has repositories at their commits, sources, wheels, and a checksum for each file; its
+``install.sh`` sets it up.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
+import shlex
 import shutil
 import subprocess
 import sys
-from typing import Mapping, Sequence
+import tarfile
+import tempfile
+from typing import Iterator, Mapping, Sequence
 
 from hvd.core import paths, process, stamp
 from hvd.core.errors import HvdError
+from hvd.core.files import write_atomically
 from hvd.core.steps import Step
-from hvd.fetch import clone, source
+from hvd.fetch import clone, python_index, source
 from hvd.host import framework
 from hvd.model import recipe
 from hvd.model.environment import HOROVOD, Environment
 from hvd.model.versions import pinned
 from hvd.solve.spack import Spack
 
+#: The checksums of all other files, for sha256sum(1).
+SUMS = "SHA256SUMS"
+#: Facts about the bundle, as shell variables for install.sh.
+FACTS = "bundle.env"
+INSTALLER = pathlib.Path(__file__).with_name("install.sh")
+#: Modes of tarfile by the end of an archive's name.
+_MODES = {".tar": "w", ".tar.gz": "w:gz", ".tgz": "w:gz"}
 #: pip's arguments for what ./hvd itself needs; tests and notebooks need more, which is left out.
 _REQUIREMENTS = paths.ROOT / "ci" / "requirements.txt"
 _HVD = ("--require-hashes", "-r", str(_REQUIREMENTS))
@@ -50,6 +66,37 @@ def commit() -> str:
             "commit them, or put them aside: git stash --include-untracked",
         )
     return found
+
+
+@contextlib.contextmanager
+def gathering(destination: pathlib.Path) -> Iterator[pathlib.Path]:
+    """A directory for the content of a bundle, which is at ``destination`` when the block ends.
+
+    Raises:
+        HvdError: ``destination`` exists, or cannot be written.
+    """
+    if destination.exists():
+        raise HvdError(f"{destination} is there already", "remove it, or name another with --to")
+    name = destination.name
+    end = next((end for end in _MODES if name.endswith(end)), "")
+    try:
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=destination.parent) as scratch:
+            made = pathlib.Path(scratch, name[: len(name) - len(end)])
+            made.mkdir()
+            yield made
+            if end:
+                directory, made = made, pathlib.Path(scratch, name)
+                # most of it is wheels, which are compressed already
+                options = {"compresslevel": 1} if end != ".tar" else {}
+                with tarfile.open(made, _MODES[end], **options) as archive:
+                    archive.add(directory, directory.name)
+            os.rename(made, destination)
+    except OSError as error:
+        raise HvdError(
+            f"cannot write {destination}: {error.strerror or error}",
+            "check the space left on its disk, or name another place with --to",
+        ) from error
 
 
 def repositories(spack: Spack, directory: pathlib.Path, task: Step) -> None:
@@ -116,15 +163,16 @@ def wheels(environment: Environment, python: str, directory: pathlib.Path, task:
     if not stamp.matches(store / "stamp", digest):
         stamp.clear(store)
         store.mkdir(parents=True)
+        download = ("download", "--progress-bar=off", f"--dest={store}")
         groups = [(sys.executable, _HVD)] + ([(python, wanted)] if wanted else [])
         for interpreter, requirements in groups:
-            _download(interpreter, requirements, store, task)
+            _pip(interpreter, [*download, *requirements], task)
         if any(path.suffix != ".whl" for path in store.iterdir()):
-            _download(sys.executable, _BUILD_TOOLS, store, task)
+            _pip(sys.executable, [*download, *_BUILD_TOOLS], task)
         for interpreter, requirements in groups:
             # plan the installation as on the other machine, from the store alone
             options = ["install", "--dry-run", "--ignore-installed"]
-            _pip(interpreter, [*options, *requirements], task, offline(store))
+            _pip(interpreter, [*options, *requirements], task, **offline(store))
         stamp.put(store / "stamp", digest)
     files = sorted(path for path in store.iterdir() if path.name != "stamp")
     for path in files:
@@ -143,11 +191,27 @@ def offline(store: pathlib.Path) -> Mapping[str, str]:
     }
 
 
-def _download(python: str, wanted: Sequence[str], store: pathlib.Path, task: Step) -> None:
-    _pip(python, ["download", "--progress-bar=off", f"--dest={store}", *wanted], task, {})
+def seal(directory: pathlib.Path, facts: Mapping[str, str]) -> str:
+    """Add ``install.sh``, the facts that it needs, and the checksums of all files.
+
+    Returns:
+        The checksum of the checksums, for people to compare.
+    """
+    text = "".join(f"{name}={shlex.quote(value)}\n" for name, value in facts.items())
+    write_atomically(directory / FACTS, text.encode())
+    shutil.copyfile(INSTALLER, directory / INSTALLER.name).chmod(0o755)
+    return python_index.digest(write_sums(directory))
 
 
-def _pip(python: str, words: Sequence[str], task: Step, settings: Mapping[str, str]) -> None:
+def write_sums(directory: pathlib.Path) -> pathlib.Path:
+    """Write the checksums of all files below ``directory``, and return their file."""
+    files = sorted(path for path in directory.rglob("*") if path.is_file())
+    lines = [f"{python_index.digest(path)}  {path.relative_to(directory)}\n" for path in files]
+    write_atomically(directory / SUMS, "".join(lines).encode())
+    return directory / SUMS
+
+
+def _pip(python: str, words: Sequence[str], task: Step, **settings: str) -> None:
     variables = {**process.clean_environment(), **settings}
     process.run([python, "-m", "pip", *words], log=task.log, env=variables, timeout=_TIMEOUT)
 

@@ -31,14 +31,14 @@ def run(request: Request, environ: Mapping[str, str]) -> None:
         )
     words = methods.line(request)
     variables = environment(request, environ)
-    program = shutil.which(words[0], path=variables.get("PATH"))
-    if program is None:
+    launcher = shutil.which(words[0], path=variables.get("PATH"))
+    if launcher is None:
         raise HvdError(
             f"{words[0]} is not on PATH", f"spack env activate {request.environment}; or load MPI"
         )
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execve(program, words, variables)
+    os.execve(launcher, words, variables)
 
 
 def environment(request: Request, environ: Mapping[str, str]) -> Dict[str, str]:
