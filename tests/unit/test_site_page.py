@@ -54,10 +54,13 @@ def test_what_the_user_makes_is_apart_from_what_the_site_provides(name) -> None:
 def test_a_page_says_how_its_facts_are_known_and_how_to_show_them(name) -> None:
     text = (site_page.PAGES / f"{name}.md").read_text()
     machine = site.load(name)
-    assert f"Checked on {machine.checked.date} by {machine.checked.by}" in text
+    by = "on the machine" if machine.checked.by == "machine" else f"by {machine.checked.by}"
+    assert f"Checked on {machine.checked.date} {by}" in text
+    asked = machine.status.state != "retired" and machine.checked.by != "machine"
     for environment_name in machine.environments:
-        shown = f"> {environment_name}.txt 2>&1" in text
-        assert shown == (machine.status.state != "retired")
+        line = rf"^\$ \./hvd check {environment_name}( .*)? >> {name}-"
+        assert bool(re.search(line, text, re.MULTILINE)) == asked
+    assert (f"$ ./hvd site check {name} --write\n" in text) == asked
     assert all(each.date in text for each in machine.removed)
 
 
