@@ -118,7 +118,7 @@ def _spack(options: Options, name: str) -> Iterator[Tuple[Spack, pathlib.Path]]:
 def _table(findings: List[Finding]) -> rich.table.Table:
     table = rich.table.Table(box=rich.box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for title in ("Fact", "State", "Declared", "Found"):
-        table.add_column(title, overflow="fold")
+        table.add_column(title, overflow="fold", no_wrap=title in ("Fact", "State"))
     for each in findings:
         state = rich.text.Text(each.state.value, style=_COLOURS[each.state])
         table.add_row(

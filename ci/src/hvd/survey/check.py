@@ -9,6 +9,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import textwrap
 from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Tuple
 
 from hvd.core.errors import HvdError
@@ -122,20 +123,18 @@ def _modules(machine: Site, record: Record) -> Iterator[Finding]:
     for load in loads:
         shown = "; ".join(" ".join(words) for words in load)
         there = record.load(load) is not None
-        said = "" if there else _reason(record)
-        yield Finding("module load", State.same if there else State.gone, shown, said)
-
-
-def _reason(record: Record) -> str:
-    """Return what the last command said last, but for its exit status."""
-    lines = [line for line in record.entries[-1].splitlines()[1:] if line.strip()]
-    return " ".join(line.strip() for line in lines if not line.startswith("[exit"))[:200]
+        # behind the command itself
+        said = "" if there else record.entries[-1].partition("\n")[2]
+        state = State.same if there else State.gone
+        yield Finding("module load", state, shown, textwrap.shorten(said, 100))
 
 
 def _externals(
     machine: Site, record: Record, spack: Spack, log: pathlib.Path
 ) -> Iterator[Finding]:
-    provided = site_check.externals(site_check.file(machine.name))
+    file = site_check.file(machine.name)
+    # a machine of one's own may have none
+    provided = site_check.externals(file) if file.exists() else {}
     declared = [(name, *each) for name, entries in provided.items() for each in entries]
     made = {
         name for use in machine.environments.values() if use.make for name in use.make.packages
@@ -152,12 +151,12 @@ def _externals(
     detected = software.detect(record, spack, hints, names, log)
     pythons = _Pythons()
     for name, version, prefix, modules in declared:
-        shown = " ".join(filter(None, [version, prefix and f"at {prefix}", *modules]))
+        shown = f"{version} at {prefix}" if prefix else version
         shell = shells[modules]
         if name in made:
             state, said = State.unknown, "users make it"
         elif shell is None:
-            state, said = State.gone, "its modules do not load"
+            state, said = State.gone, f"{' '.join(modules)} cannot be loaded"
         elif name == "python" or name.startswith("py-"):
             found = pythons.versions(name, prefix, shell)
             state, said = _state(version, prefix, found, brought[modules])
@@ -180,7 +179,9 @@ def _state(
         found: the versions of its package.
         brought: the paths that its modules add.
     """
-    elsewhere = ", ".join(f"{each} at {place}" for place, each in found if place != prefix)
+    elsewhere = ", ".join(
+        f"{each} at {place}" for place, each in found if software.any_below(place, brought)
+    )
     if prefix and not os.path.isdir(prefix):
         return (State.moved, elsewhere) if elsewhere else (State.gone, "no such directory")
     if brought and prefix not in ("", "/usr") and not software.any_below(prefix, brought):

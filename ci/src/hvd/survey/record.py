@@ -8,7 +8,7 @@ import re
 import shlex
 import shutil
 import subprocess
-from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence
+from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 #: Seconds; a scheduler or a parallel file system may be busy.
 _TIMEOUT = 300
@@ -36,10 +36,11 @@ class Record:
 
         Some Slurms and module tools print to standard error.
         """
-        done = self._run(words)
-        if done is None or done.returncode:
-            return ""
-        return done.stdout if done.stdout.strip() else done.stderr
+        status, out, error = self._run(words)
+        ending = f"[exit status {status}]" if status else ""
+        shown = words[2] if words[:2] == ("bash", "-c") else shlex.join(words)
+        self.add(shown, "\n".join(filter(None, [out, error, ending])))
+        return "" if status else out if out.strip() else error
 
     def module(self, *words: str) -> str:
         """Return what the command ``module`` prints, which is a function of the shell."""
@@ -48,11 +49,14 @@ class Record:
     def load(self, loads: Sequence[Sequence[str]]) -> Optional[Dict[str, str]]:
         """Return the variables behind these ``module load``, or None if one fails."""
         lines = [" ".join(load) for load in loads]
-        done = self._run(["bash", "-c", _LOAD, "bash", *lines], shown=f"module load {lines}")
+        status, out, error = self._run(["bash", "-c", _LOAD, "bash", *lines])
+        found = dict(each.split("=", 1) for each in out.split("\0") if "=" in each)
+        if lines:
+            # the other variables may hold secrets
+            shown = "; ".join([*(f"module load {line}" for line in lines), "echo $LOADEDMODULES"])
+            self.add(shown, f"{error}{found.get('LOADEDMODULES', '')}")
         # the older Environment Modules fail with status 0
-        if done is None or done.returncode or re.search(r"\bERROR:", done.stderr):
-            return None
-        return dict(each.split("=", 1) for each in done.stdout.split("\0") if "=" in each)
+        return None if status or re.search(r"\bERROR:", error) else found
 
     def add(self, command: str, output: str) -> None:
         """Keep the output of a command that somebody else ran."""
@@ -63,10 +67,8 @@ class Record:
         now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
         return "\n".join([f"# asked by ./hvd site, {now}\n", *self.entries])
 
-    def _run(
-        self, words: Sequence[str], shown: str = ""
-    ) -> Optional[subprocess.CompletedProcess[str]]:
-        shown = shown or (words[2] if words[:2] == ("bash", "-c") else shlex.join(words))
+    def _run(self, words: Sequence[str]) -> Tuple[int, str, str]:
+        """Return status, output and errors of a command."""
         try:
             done = subprocess.run(
                 words,
@@ -78,13 +80,8 @@ class Record:
                 timeout=_TIMEOUT,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            self.add(shown, str(error))
-            return None
-        # variables may hold secrets
-        printed = "" if words[2:3] == [_LOAD] else done.stdout
-        status = f"[exit status {done.returncode}]" if done.returncode else ""
-        self.add(shown, "\n".join(filter(None, [printed.rstrip(), done.stderr.rstrip(), status])))
-        return done
+            return 127, "", str(error)
+        return done.returncode, done.stdout, done.stderr
 
 
 def places(variables: Mapping[str, str]) -> FrozenSet[str]:

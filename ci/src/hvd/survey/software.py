@@ -76,7 +76,7 @@ def load(record: Record, modules: Sequence[str]) -> Loaded:
         record.module("show", module)
         after = record.load([[each] for each in modules[: number + 1]])
         if after is None:
-            known = record.module("-t", "avail").split()
+            known = [each for each in record.module("-t", "avail").split() if each[-1] not in "/:"]
             raise HvdError(
                 f"--module {module}: `module load {' '.join(modules[: number + 1])}` fails",
                 nearest(module, known) if known else "start ./hvd in a shell that has `module`",
@@ -110,6 +110,8 @@ def detect(
         for path in (hint, parent) if name in _BELOW else (hint,):
             if os.path.isdir(path):
                 searched[path] = None
+    if not searched:
+        return {}
     find = ["external", "find", "--scope=user"]
     for path in searched:
         find += ["--path", path]
