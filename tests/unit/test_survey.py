@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 import textwrap
@@ -54,31 +53,17 @@ SLURM = {
         """,
 }
 PBS = {
-    "pbsnodes": json.dumps(
-        {
-            "nodes": {
-                f"x{n}": {
-                    "ntype": "PBS",
-                    "state": "free",
-                    "resources_available": {
-                        "arch": "linux",
-                        "ncpus": 64,
-                        "mem": "527672492kb",
-                        **({"ngpus": 4} if n else {"Qlist": "login,debug"}),
-                    },
-                }
-                for n in range(3)
-            }
-        }
-    ),
-    "qstat": json.dumps(
-        {
-            "Queue": {
-                "prod": {"queue_type": "Route", "enabled": "True"},
-                "small": {"queue_type": "Execution", "enabled": "True", "started": "True"},
-            }
-        }
-    ),
+    "pbsnodes": """\
+        {"pbs_version": "2022.1.1", "nodes": {
+          "x0": {"resources_available": {"ncpus": 64, "mem": "527672492kb", "Qlist": "debug"}},
+          "x1": {"resources_available": {"ncpus": 64, "mem": "527672492kb", "ngpus": 4}},
+          "x2": {"resources_available": {"ncpus": 64, "mem": "527672492kb", "ngpus": 4}},
+          "x3": {"Error": "Unknown node"}}}
+        """,
+    "qstat": """\
+        {"Queue": {"prod": {"queue_type": "Route", "enabled": "True"},
+                   "small": {"queue_type": "Execution", "enabled": "True", "started": "True"}}}
+        """,
 }
 LSF = {
     "bqueues": """\
@@ -218,9 +203,9 @@ def node(tmp_path, monkeypatch):
     return tmp_path, record, FakeSpack(tmp_path)
 
 
-def make(node, **options) -> None:
+def make(node, name: str = "moon", **options) -> None:
     directory, record, spack = node
-    wanted = new.Wanted("moon", "Tycho Computing Centre", partition="gpu", **options)
+    wanted = new.Wanted(name, "Tycho Computing Centre", partition="gpu", **options)
     new.make(wanted, record, spack, directory / "log")
 
 
@@ -245,19 +230,15 @@ def test_a_site_with_gpus(node) -> None:
 
 
 def test_layers_are_taken_or_made(node) -> None:
+    sites = paths.environments()[0]
     make(node, target="zen3")
     includes = environment.load("moon-hvd").includes
-    assert ".checkout/environments/hardware/zen3-a100" in includes
-    assert "$HVD_SITES/sites/moon" in includes
-    checkout = paths.environments()[0] / "moon-hvd" / ".checkout"
-    assert checkout.resolve() == paths.ROOT
-
-
-def test_a_new_layer(node) -> None:
-    make(node, target="zen5")
-    assert "$HVD_SITES/hardware/zen5-nvidia_a100" in environment.load("moon-hvd").includes
-    file = paths.environments()[0] / "hardware" / "zen5-nvidia_a100" / "packages.yaml"
-    (target, gpu) = yaml.safe_load(file.read_text())["packages"]["all"]["require"]
+    assert {"$HVD_SITES/sites/moon", ".checkout/environments/hardware/zen3-a100"} < set(includes)
+    assert (sites / "moon-hvd" / ".checkout").resolve() == paths.ROOT
+    make(node, name="sun", target="zen5")
+    assert "$HVD_SITES/hardware/zen5-nvidia_a100" in environment.load("sun-hvd").includes
+    file = sites / "hardware" / "zen5-nvidia_a100" / "packages.yaml"
+    target, gpu = yaml.safe_load(file.read_text())["packages"]["all"]["require"]
     assert (target, gpu) == ("target=zen5", {"spec": "cuda_arch=80", "when": "+cuda"})
 
 
@@ -274,7 +255,6 @@ def test_all_is_put_in_its_place_or_nothing(node) -> None:
     other = paths.environments()[0] / "hardware" / "zen5-nvidia_a100" / "packages.yaml"
     other.parent.mkdir(parents=True)
     other.write_text("packages: {}\n")
-    node[2].detected = DETECTED.replace("DIRECTORY", str(node[0]))
     with pytest.raises(HvdError, match="cannot write"):
         make(node, target="zen5")
     left = [path for path in paths.environments()[0].rglob("*") if path.is_file()]
@@ -288,29 +268,30 @@ def test_a_gpu_of_no_known_model(node) -> None:
     assert "--gpu" in caught.value.remedy
 
 
-@pytest.mark.parametrize(
-    ("words", "old", "fresh", "fact", "state"),
-    [
-        ("sinfo", ":4(S:0-3)", ":8(S:0-3)", "partition gpu: GPUs", State.moved),
-        ("sinfo", "nvidia_a100", "h100", "partition gpu: GPU", State.moved),
-        ("sinfo", "gpu|up|30", "gpu|inact|30", "partition gpu: GPUs", State.moved),
-        ("sinfo", "|1|64|1|64|515000", "|1|48|1|48|515000", "partition gpu: cores", State.moved),
-        ("sinfo", "|515000", "|257000", "partition gpu: memory", State.moved),
-        ("srun", "\tpmix", "\tcray", "srun --mpi", State.gone),
-        ("spack", "12.4.131", "12.6.20", "external cuda", State.moved),
-        ("spack", "12.4.131", "12.4.99", "external cuda", State.same),
-        ("spack", "DIRECTORY/nccl", "DIRECTORY/nccl-2", "external nccl", State.unknown),
-    ],
+#: Words of a command's output, what they become, and a fact with its state from then on.
+CHANGES = (
+    ("sinfo", ":4(S:0-3)", ":8(S:0-3)", "partition gpu: GPUs", State.moved),
+    ("sinfo", "nvidia_a100", "h100", "partition gpu: GPU", State.moved),
+    ("sinfo", "gpu|up|30", "gpu|inact|30", "partition gpu: GPUs", State.moved),
+    ("sinfo", "|1|64|1|64|515000", "|1|48|1|48|515000", "partition gpu: cores", State.moved),
+    ("sinfo", "|515000", "|257000", "partition gpu: memory", State.moved),
+    ("srun", "\tpmix", "\tcray", "srun --mpi", State.gone),
+    ("spack", "12.4.131", "12.6.20", "external cuda", State.moved),
+    ("spack", "12.4.131", "12.4.99", "external cuda", State.same),
+    ("spack", "/nccl", "/nccl-2", "external nccl", State.unknown),
 )
-def test_what_has_changed_is_found(node, words, old, fresh, fact, state) -> None:
+
+
+def test_what_has_changed_is_found(node) -> None:
     directory, record, spack = node
     make(node)
-    said = {**SLURM, "spack": DETECTED}
-    assert old in said[words]
-    said[words] = said[words].replace(old, fresh)
-    spack.detected = said.pop("spack").replace("DIRECTORY", str(directory))
-    machine(directory, said)
-    findings = check.examine(site.load("moon"), record, spack, directory / "log")
-    assert {each.fact: each.state for each in findings}[fact] == state
-    others = {each.state for each in findings if each.fact.partition(":")[0] not in fact}
-    assert others <= {State.same, State.unknown}
+    texts = {**SLURM, "spack": spack.detected}
+    for words, old, fresh, fact, state in CHANGES:
+        assert old in texts[words]
+        said = {**texts, words: texts[words].replace(old, fresh)}
+        spack.detected = said.pop("spack")
+        machine(directory, said)
+        findings = check.examine(site.load("moon"), record, spack, directory / "log")
+        assert {each.fact: each.state for each in findings}[fact] == state
+        others = {each.state for each in findings if each.fact.partition(":")[0] not in fact}
+        assert others <= {State.same, State.unknown}
