@@ -16,7 +16,7 @@ from hvd.launch import batch
 from hvd.model import environment, site
 from hvd.model.site import Lsf, Pbs
 from hvd.solve import site_check
-from hvd.survey import check, new, schedulers
+from hvd.survey import check, new, schedulers, software
 from hvd.survey.check import State
 from hvd.survey.record import Record
 from tests.checkout import script
@@ -227,6 +227,30 @@ def test_a_site_with_gpus(node) -> None:
     lines = batch.script(request).splitlines()
     assert {"#SBATCH --gpus-per-node=4", "#SBATCH --mem-per-cpu=8046"} <= set(lines)
     assert "srun --mpi=pmix python train.py" in lines
+
+
+def test_a_cray_with_rocm(node) -> None:
+    directory, record, spack = node
+    (module,) = directory.glob("torch/lib/python3*/site-packages/torch/__init__.py")
+    text = module.read_text().replace("cuda = '12.4'", "cuda = None")
+    module.write_text(text.replace("hip = None", "hip = '7.1'").replace("sm_80 sm_90", "gfx90a"))
+    for name in software.ROCM:
+        spack.detected += f"  {name}: {{externals: [{{spec: {name}@7.1.1, prefix: /opt/rocm}}]}}\n"
+    record.shell.update(CRAY_MPICH_DIR="/opt/cray/pe/mpich", CRAY_MPICH_VERSION="9.1.0")
+    said = {"sinfo": SLURM["sinfo"].replace("nvidia_a100", "mi250x"), "srun": "\tcray_shasta\n"}
+    machine(directory, {**SLURM, **said})
+    make(node, target="zen3")
+    assert "+nccl~cuda+rocm" in environment.load("moon-hvd").specs[0]
+    found = site_check.externals(site_check.file("moon"))
+    assert set(software.ROCM) < set(found) and not {"cuda", "nccl"} & set(found)
+    assert found["cray-mpich"] == [("9.1.0", "/opt/cray/pe/mpich", ())]
+    packages = yaml.safe_load(site_check.file("moon").read_text())["packages"]
+    for name in ("py-torch", "rccl"):
+        assert "amdgpu_target=gfx90a" in packages[name]["externals"][0]["spec"]
+    machine_ = site.load("moon")
+    assert machine_.environments["moon-hvd"].operations == "rccl"
+    assert machine_.allowed["srun"].options == ("--mpi=cray_shasta",)
+    assert ".checkout/environments/hardware/zen3-mi250x" in environment.load("moon-hvd").includes
 
 
 def test_layers_are_taken_or_made(node) -> None:

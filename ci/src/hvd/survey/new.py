@@ -92,11 +92,11 @@ def make(wanted: Wanted, record: Record, spack: Spack, log: pathlib.Path) -> Lis
     detected = software.detect(record, spack, loaded.hints(), software.DETECTABLE, log)
     chosen = software.choose(detected, loaded.hints())
     library = software.find_mpi(chosen, loaded.variables)
-    provided = [*software.TOOLS, *([library.package] if library else software.MPIS[:1]), *stack]
-    for name in provided:
-        if name not in chosen and not (library and name == library.package):
-            raise HvdError(f"{name} is not found", "name the module that has it with --module")
-    chosen = {name: chosen[name] for name in provided if name in chosen}
+    needed = [*software.TOOLS, library.package if library else "MPI", *stack]
+    for name in needed:
+        if name not in chosen and (library is None or name != library.package):
+            raise HvdError(f"no {name} is found", "name the module that has it with --module")
+    chosen = {name: chosen[name] for name in needed if name in chosen}
     system = spack.run("arch", "--operating-system", log=log).output.split()[-1]
     record.add("spack arch --operating-system", system)
     target = wanted.target or machine.processor()

@@ -22,6 +22,7 @@ PMI = {
     "mpich": ("pmix", "pmi2"),
     "mvapich": ("pmi2", "pmix"),
     "mvapich-plus": ("pmi2", "pmix"),
+    "cray-mpich": ("cray_shasta",),
 }
 #: A command that each scheduler alone has.
 _PROGRAMS = {"slurm": "sinfo", "pbs": "pbsnodes", "lsf": "bqueues"}

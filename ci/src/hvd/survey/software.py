@@ -25,7 +25,7 @@ from hvd.survey.record import Record, places
 TOOLS = ("gcc", "cmake", "gmake")
 MPIS = ("openmpi", "mpich", "intel-oneapi-mpi", "mvapich", "mvapich-plus")
 CUDA = ("cuda", "nccl")
-ROCM = ("hip", "llvm-amdgpu", "rccl")
+ROCM = ("hip", "hsa-rocr-dev", "llvm-amdgpu", "rccl")
 #: What holds for every site.
 COMMON = paths.ENVIRONMENTS / environment.SITES / "common" / "packages.yaml"
 #: What Spack can find by itself.
@@ -142,7 +142,11 @@ def choose(found: Mapping[str, List[External]], hints: Sequence[str]) -> Dict[st
 
 
 def find_mpi(chosen: Mapping[str, External], variables: Mapping[str, str]) -> Optional[Mpi]:
-    """Return the MPI that Spack has found, or else that of PATH."""
+    """Return Cray's MPI, or else the one that Spack has found, or else that of PATH."""
+    # by documents, not run: docs/mpich.md of github.com/olcf/afar-prgenv, 2026
+    if "CRAY_MPICH_DIR" in variables:
+        prefix = pathlib.Path(variables["CRAY_MPICH_DIR"])
+        return Mpi("cray-mpich", variables["CRAY_MPICH_VERSION"], prefix)
     for name in MPIS:
         if name in chosen:
             version = parse(chosen[name]["spec"]).versions
@@ -183,6 +187,11 @@ def section(
             version = parse(chosen["cuda"]["spec"]).versions
             external["dependencies"] = [{"spec": f"cuda@{version}"}]
         packages[name] = {"buildable": False, "externals": [external]}
+    for name in gpu and {"py-torch", "py-tensorflow"} & set(packages):
+        (external,) = packages[name]["externals"]
+        # not every framework says for which GPUs it is
+        if gpu.partition("=")[0] not in external["spec"]:
+            external["spec"] += f" {gpu}"
     for name, entry in packages.items():
         for external in entry.get("externals", []):
             modules = loaded.owners(external["prefix"])
