@@ -231,26 +231,30 @@ def _include(base: pathlib.Path) -> pathlib.PurePath:
 def _write(
     files: Mapping[pathlib.Path, Mapping[str, str]], base: pathlib.Path
 ) -> List[pathlib.Path]:
-    """Make these directories, all of them or none, and the site's page."""
-    base.mkdir(parents=True, exist_ok=True)
+    """Make these directories with their files, all of them or none.
+
+    Raises:
+        HvdError: site.yaml is not valid, or something cannot be written.
+    """
     done: List[pathlib.Path] = []
-    with tempfile.TemporaryDirectory(dir=base, prefix=".new-") as scratch:
-        made = [pathlib.Path(scratch, str(number)) for number in range(len(files))]
-        for directory, contents in zip(made, files.values()):
-            for name, text in contents.items():
-                write_atomically(directory / name, text.encode())
-            if site.SITE in contents:
-                schema.load(directory / site.SITE, site.SCHEMA)
-            if "spack.yaml" in contents:
-                inside = base == paths.ENVIRONMENTS
-                (directory / ".checkout").symlink_to("../.." if inside else paths.ROOT)
-        try:
+    try:
+        base.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=base, prefix=".new-") as scratch:
+            made = [pathlib.Path(scratch, str(number)) for number in range(len(files))]
+            for directory, contents in zip(made, files.values()):
+                for name, text in contents.items():
+                    write_atomically(directory / name, text.encode())
+                if site.SITE in contents:
+                    schema.load(directory / site.SITE, site.SCHEMA)
+                if "spack.yaml" in contents:
+                    inside = base == paths.ENVIRONMENTS
+                    (directory / ".checkout").symlink_to("../.." if inside else paths.ROOT)
             for directory, place in zip(made, files):
                 place.parent.mkdir(exist_ok=True)
                 os.rename(directory, place)
                 done.append(place)
-        except OSError as error:
-            for each in done:
-                shutil.rmtree(each)
-            raise HvdError(f"cannot write {place}: {error.strerror}", "free the name") from error
+    except OSError as error:
+        for place in done:
+            shutil.rmtree(place)
+        raise HvdError(f"cannot write below {base}: {error}", "make room for it there") from error
     return done
