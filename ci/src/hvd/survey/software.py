@@ -77,9 +77,11 @@ def load(record: Record, modules: Sequence[str]) -> Loaded:
         after = record.load([[each] for each in modules[: number + 1]])
         if after is None:
             known = [each for each in record.module("-t", "avail").split() if each[-1] not in "/:"]
+            hint = nearest(module, known) or "start ./hvd in a shell that has `module`"
             raise HvdError(
                 f"--module {module}: `module load {' '.join(modules[: number + 1])}` fails",
-                nearest(module, known) if known else "start ./hvd in a shell that has `module`",
+                # where nothing is near, all of them
+                hint if len(hint) < 200 else "`module avail` lists them",
             )
         loaded = after.get("LOADEDMODULES", "").split(":")
         # the version that the tool chose
