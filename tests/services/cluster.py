@@ -18,7 +18,7 @@ import socket
 import subprocess
 import sys
 import time
-from typing import Dict, Iterator, List
+from typing import Dict, Iterator, List, Mapping
 
 import psutil
 import pytest
@@ -85,6 +85,15 @@ class Cluster:
         environment = {**self.variables, **more}
         return run(command, env=environment, cwd=self.directory / "home", timeout=timeout)
 
+    def reconfigure(self, changes: Mapping[str, str]) -> None:
+        """Replace words of the configuration, for daemons that start behind this or are told."""
+        file = self.directory / "slurm.conf"
+        text = file.read_text()
+        for old, new in changes.items():
+            assert old in text
+            text = text.replace(old, new)
+        file.write_text(text)
+
     def submit(self, script: pathlib.Path, *arguments: object) -> str:
         """Submit a batch script with its arguments, and return the job's number."""
         return self.run("sbatch", "--parsable", script, *arguments).strip().splitlines()[-1]
@@ -121,14 +130,18 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def started(directory: pathlib.Path) -> Iterator[Cluster]:
+def started(directory: pathlib.Path, changes: Mapping[str, str] = {}) -> Iterator[Cluster]:
     """A cluster in the empty ``directory``, whose path has to be short, as sockets are in it.
+
+    Args:
+        changes: words of the configuration to their replacements.
 
     Skips where the packages cannot be fetched, or where a daemon does not start.
     """
     root = debian.unpacked(*_PACKAGES, dependencies=True)
     cluster = Cluster(directory)
     _prepare(root, directory)
+    cluster.reconfigure(changes)
     before = psutil.Process().children(recursive=True)
     daemons: List[subprocess.Popen] = []
     try:
@@ -201,7 +214,8 @@ def _wrap(directory: pathlib.Path, name: str, words: List[object]) -> None:
         # slurmd gives it to init, with another name and without an environment
         lines.append(f": > {directory}/steps/$$")
     lines.append(f'exec {shlex.join(map(str, words))} "$@"')
-    script(directory / "bin" / name, *lines)
+    # dash would drop functions from the environment, and with them ``module``
+    script(directory / "bin" / name, *lines, interpreter="/bin/bash")
 
 
 def _munge(directory: pathlib.Path) -> List[str]:

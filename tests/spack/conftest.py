@@ -131,6 +131,16 @@ def stand_in(
     return directory / "bin" / "python"
 
 
+def gpu_stand_in(directory: pathlib.Path) -> pathlib.Path:
+    """The same, whose PyTorch is for the GPUs of CUDA 12.4 with capabilities 8.0 and 9.0."""
+    python = stand_in(directory)
+    (module,) = directory.glob("lib/python3*/site-packages/torch/__init__.py")
+    flags = "class _C:\n    _cuda_getArchFlags = staticmethod(lambda: 'sm_80 sm_90')"
+    text = TORCH.replace("cuda = None", "cuda = '12.4'").replace("class _C: pass", flags)
+    module.write_text(text)
+    return python
+
+
 def path_without(pattern: str, directory: pathlib.Path) -> str:
     """PATH without the programs whose names match ``pattern``.
 

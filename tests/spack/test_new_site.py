@@ -1,49 +1,51 @@
-"""The page on a new site leads to one that is solved, launched and documented."""
+"""The commands of the page on a new site, on a machine with GPUs as far as commands tell."""
 
+import os
 import re
+import shlex
 import sys
 
 from hvd.core import paths
+from tests.checkout import script
+from tests.spack.conftest import gpu_stand_in
+from tests.unit.test_survey import SLURM, machine
 
 PAGE = paths.ROOT / "docs" / "new-site.md"
-NAME = "moon-hvd"
-_FILE = re.compile(r"^## \d\. .*`(?P<file>environments/\S+)`$", re.MULTILINE)
-_BLOCK = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def follow(root):
-    """Do what the page says to do with files, below ``root``."""
-    text = PAGE.read_text()
-    for heading in _FILE.finditer(text):
-        block = _BLOCK.search(text, heading.end())
-        assert block, heading["file"]
-        file = root / heading["file"]
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(block[1])
-    (root / "environments" / NAME / ".checkout").symlink_to("../..")
-    page = root / "docs" / "sites" / "moon.md"
-    marks = re.search(r"^```html\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    assert marks
-    page.write_text(f"# Moon\n\nHorovod for PyTorch.\n\n{marks[1]}")
+def commands():
+    """The words of each command in the page's first block; modules are for a machine with them."""
+    block = re.search(r"^```console\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert block
+    lines = re.sub(r" --module \S+|\s#.*", "", block[1].replace("\\\n", "")).splitlines()
+    return [shlex.split(line.removeprefix("$ ./hvd ")) for line in lines]
 
 
-def test_the_page_on_a_new_site(located, checkout):
-    follow(checkout.root)
-    checkout.hvd("lock", NAME)
-    kept = (checkout.root / "environments" / NAME / "dag.md").read_text()
-    assert "all for linux-rocky9-zen3." in kept
+def test_the_page_on_a_new_site(located, checkout, tmp_path):
+    python = gpu_stand_in(tmp_path / "torch")
+    script(tmp_path / "bin" / "nvcc", "echo Cuda compilation tools, release 12.4, V12.4.131")
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "libnccl.so.2.21.5").touch()
+    record = machine(tmp_path, SLURM)
+    shell = {"PATH": f"{python.parent}:{record.shell['PATH']}", "COLUMNS": "250"}
+    shell["LD_LIBRARY_PATH"] = str(tmp_path / "lib")
+    make, lock, launch, docs, _ = commands()
+
+    checkout.hvd(*make, "--target", "zen3", **shell)
+    checkout.hvd(*lock)
+    kept = (checkout.root / "environments" / "moon-hvd" / "dag.md").read_text()
+    assert re.search(r"all for linux-\w+[\d.]*-zen3\.", kept)
     for external in ("gcc", "cuda", "openmpi", "nccl", "cmake", "gmake", "python", "py-torch"):
         (row,) = [line for line in kept.splitlines() if line.startswith(f"| {external} |")]
         assert "| built |" not in row
+    assert "srun --mpi=pmix -N 2 -n 8 python train.py" in checkout.hvd(*launch)
 
-    output = checkout.hvd("launch", NAME, "--nodes", 2, "--", "python", "train.py")
-    assert "srun -N 2 -n 8 python train.py" in output
-
-    checkout.hvd("docs")
+    checkout.hvd(*docs)
     page = (checkout.root / "docs" / "sites" / "moon.md").read_text()
-    assert "module load pytorch/2.4.0 openmpi/4.1.6 nccl/2.21.5" in page
-    assert f"| [`{NAME}`](docs/sites/moon.md) |" in (checkout.root / "README.md").read_text()
+    assert "$ ./hvd build moon-hvd" in page
+    assert "| [`moon-hvd`](docs/sites/moon.md) |" in (checkout.root / "README.md").read_text()
+    assert "external cuda" in checkout.hvd("site", "check", "moon", **shell)
 
-    tests = ["tests/unit/test_site.py", "tests/unit/test_site_packages.py"]
-    command = [sys.executable, "-m", "pytest", "-q", "-k", "moon or layer or described", *tests]
-    checkout.run(command)
+    tests = ["test_site.py", "test_site_packages.py", "test_site_page.py"]
+    words = ["-k", "moon or layer or described", *(f"tests/unit/{name}" for name in tests)]
+    checkout.run([sys.executable, "-m", "pytest", "-q", *words], PATH=os.environ["PATH"])

@@ -142,8 +142,9 @@ def test_the_sites_libraries_are_for_its_gpu(name) -> None:
     assert bool(gpu) == (variants["cuda"] or variants["rocm"]) or chosen.site == "stampede3"
     for package, entry in packages(site_check.file(chosen.site)).items():
         for external in entry.get("externals", []):
-            said = re.findall(r"\b(?:cuda_arch|amdgpu_target)=\S+", external["spec"])
-            assert not said or not gpu or said == gpu, package
+            for variant, values in re.findall(r"\b(\w+_(?:arch|target))=(\S+)", external["spec"]):
+                said = {f"{variant}={value}" for value in values.split(",")}
+                assert said.issuperset(gpu), package
 
 
 @pytest.mark.parametrize("name", SITES)

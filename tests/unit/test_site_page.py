@@ -46,10 +46,14 @@ def test_a_page_has_what_the_user_makes_and_how_its_facts_are_known(name) -> Non
     provided, _, made = text.partition("## What you make")
     rows = re.findall(r"^\| (\S+) \| [\d.]\S* \|", provided, re.MULTILINE)
     assert rows
-    assert f"Checked on {machine.checked.date} by {machine.checked.by}" in text
+    by = "on the machine" if machine.checked.by == "machine" else f"by {machine.checked.by}"
+    assert f"Checked on {machine.checked.date} {by}" in text
     assert all(each.date in text for each in machine.removed)
+    asked = machine.status.state != "retired" and machine.checked.by != "machine"
+    assert (f"$ ./hvd site check {name} --write\n" in text) == asked
     for environment_name, use in machine.environments.items():
-        assert (f"> {environment_name}.txt 2>&1" in text) == (machine.status.state != "retired")
+        line = rf"^\$ \./hvd check {environment_name}( .*)? >> {name}-"
+        assert bool(re.search(line, text, re.MULTILINE)) == asked
         for package in use.make.packages if use.make else ():
             assert package not in rows and f"| {package} |" in made
             assert all(f"$ {line}\n" in made for line in use.make.commands)

@@ -28,6 +28,7 @@ from hvd.cli import (
     pipeline,
     publish,
     release,
+    site,
     testing,
     timeline,
     upstream,
@@ -83,6 +84,7 @@ app.command(name="launch")(launch.launch)
 app.command(name="matrix")(matrix.matrix)
 app.command(name="publish")(publish.publish)
 app.command(name="release")(release.release)
+app.add_typer(site.app, name="site")
 app.command(name="timeline")(timeline.timeline)
 app.command(name="upstream")(upstream.upstream)
 app.command(name="versions")(versions.versions)

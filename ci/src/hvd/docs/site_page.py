@@ -128,21 +128,7 @@ def page(machine: Site) -> str:
         provided=[each for each in externals if each[0] not in own],
         made=[each for each in externals if each[0] in own],
         account=account,
-        evidence=lambda name: _evidence(machine, name),
         environment=environment.load,
         root=lambda chosen: next(s for s in chosen.specs if s.startswith(environment.HOROVOD)),
         allocation=allocation,
     )
-
-
-def _evidence(machine: Site, name: str) -> str:
-    """The shell that shows whether what an environment takes from its site is there."""
-    use = machine.environments[name]
-    packages = kept.load(environment.load(name)).packages
-    # the place of what the user makes is an example, and /usr is everywhere
-    own = use.make.packages if use.make else ()
-    origins = [package.origin for package in packages if package.name not in own]
-    prefixes = dict.fromkeys(each.partition(",")[0] for each in origins if each[0] == "/")
-    prefixes.pop("/usr", None)
-    words = [f"module load {' '.join(load)}" for load in use.build] + ["module list"]
-    return "; ".join([*words, f"ls -d {' '.join(prefixes)}"])

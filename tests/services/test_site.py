@@ -1,0 +1,169 @@
+"""./hvd site on a real Slurm and a real Lmod: a site from nothing, and changes planted in it."""
+
+from __future__ import annotations
+
+import datetime
+import pathlib
+import re
+import shutil
+import tempfile
+
+import pytest
+import yaml
+
+from hvd.survey.check import State
+from tests.build import module_tools
+from tests.checkout import copy_checkout
+from tests.conftest import chosen_pairs, locate_spack
+from tests.services import cluster
+from tests.spack.conftest import stand_in
+
+#: A cluster that counts memory, and gives a job little of it unasked.
+MEMORY = {
+    "CR_Core": "CR_Core_Memory\nDefMemPerCPU=50",
+    "CPUs=2\n": "CPUs=2 RealMemory=1000\n",
+}
+SAME, MOVED, GONE, UNKNOWN = (state.value for state in State)
+#: The program of a job.
+PROGRAM = "import os, sys; print(os.environ['SLURM_PROCID'], os.path.basename(sys.prefix))"
+
+
+class Moon:
+    """A login node: a cluster, a module tree below ``top``, and a checkout."""
+
+    def __init__(self, top: pathlib.Path, slurm: cluster.Cluster, checkout) -> None:
+        self.top, self.slurm, self.checkout = top, slurm, checkout
+        python = stand_in(top / "torch")
+        for program in ("mpirun", "mpicxx"):
+            place = top / "openmpi" / "bin" / program
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(python.with_name(program), place)
+        for name, prefix in (("openmpi/4.1.8", "openmpi"), ("torch/2.13.0", "torch")):
+            self.module(name, prefix)
+        lmod = module_tools.install("lmod")
+        lines = f"module use {top / 'modules'}\n{module_tools.show('shell')}"
+        shell = module_tools.environment(lmod.shell(lines), "shell")
+        self.shell = {name: shell[name] for name in shell if name not in ("HOME", "PATH")}
+        self.shell["PATH"] = slurm.variables["PATH"]
+
+    def module(self, name: str, prefix: str) -> None:
+        file = self.top / "modules" / f"{name}.lua"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f'prepend_path("PATH", "{self.top / prefix / "bin"}")\n')
+
+    def hvd(self, *words: object, status: int = 0) -> str:
+        return self.checkout.hvd(*words, status=status, COLUMNS="250", **self.shell)
+
+    def check(self, status: int) -> dict:
+        """State and the rest of the line for each fact of `./hvd site check`."""
+        output = self.hvd("site", "check", "moon", status=status)
+        states = "|".join(state.value for state in State)
+        rows = re.findall(rf"^ ?(\S.*?)  +({states})  +(.*)$", output, re.MULTILINE)
+        return {fact: (state, rest) for fact, state, rest in rows}
+
+
+@pytest.fixture(scope="module")
+def moon(tmp_path_factory, request):
+    """A machine with its site, made by `./hvd site new`."""
+    locate_spack(chosen_pairs(request.config)[0], tmp_path_factory.mktemp("log") / "log")
+    checkout = copy_checkout(tmp_path_factory.mktemp("site") / "hvd")
+    with tempfile.TemporaryDirectory(prefix="moon-") as scratch:
+        directory = pathlib.Path(scratch, "of")
+        with cluster.started(directory, MEMORY) as slurm:
+            moon = Moon(tmp_path_factory.mktemp("apps"), slurm, checkout)
+            words = ["site", "new", "moon", "--center", "Tycho Computing Centre"]
+            moon.hvd(*words, "--module", "openmpi", "--module", "torch/2.13.0")
+            yield moon
+
+
+def test_the_files_say_what_the_machine_has(moon) -> None:
+    directory = moon.checkout.root / "environments" / "sites" / "moon"
+    found = yaml.safe_load((directory / "site.yaml").read_text())
+    assert found["scheduler"] == "slurm" and found["modules"]["tool"] == "lmod"
+    assert found["allowed"]["srun"]["options"] == ["--mpi=pmix"]
+    assert found["partitions"]["compute"]["slurm"] == {
+        "partition": "compute",
+        "mem_per_cpu_mb": 500,
+    }
+    use = found["environments"]["moon-hvd"]
+    assert use["modules"]["run"] == [["openmpi/4.1.8", "torch/2.13.0"]]
+    packages = yaml.safe_load((directory / "packages.yaml").read_text())["packages"]
+    (openmpi,) = packages["openmpi"]["externals"]
+    assert openmpi["prefix"] == str(moon.top / "openmpi")
+    assert openmpi["modules"] == ["openmpi/4.1.8"]
+    assert packages["py-torch"]["externals"][0]["modules"] == ["torch/2.13.0"]
+    (kept,) = (directory / "sources").iterdir()
+    assert kept.stem == datetime.date.today().isoformat()
+    text = kept.read_text()
+    for command in ("scontrol show config", "srun --mpi=list", "module show openmpi"):
+        assert f"$ {command}\n" in text
+    assert "DefMemPerCPU            = 50" in text
+
+
+def test_it_is_solved_and_launched(moon, tmp_path) -> None:
+    moon.hvd("concretize", "moon-hvd")
+    words = ["launch", "moon-hvd", "--nodes", 2, "--ranks-per-node", 1, "--batch"]
+    words += ["--time", "0:01:00", "--output", tmp_path / "output"]
+    output = moon.hvd(*words, "--", "python", "-c", PROGRAM)
+    text = output[output.index("#!") :].partition("\n  to submit it")[0]
+    (tmp_path / "job.sh").write_text(f"{text}\n")
+    number = moon.slurm.run("sbatch", "--parsable", tmp_path / "job.sh", **moon.shell).strip()
+    ended = moon.slurm.ended(number, 60)
+    printed = (tmp_path / "output").read_text()
+    assert ended["JobState"] == "COMPLETED", printed
+    assert sorted(printed.splitlines()) == ["0 torch", "1 torch"]
+
+
+def test_a_site_is_not_made_twice(moon) -> None:
+    file = moon.checkout.root / "environments" / "sites" / "moon" / "site.yaml"
+    before = file.read_text()
+    output = moon.hvd("site", "new", "moon", "--center", "x", status=2)
+    assert "./hvd site check moon" in output and file.read_text() == before
+
+
+def test_nothing_has_moved(moon, tmp_path) -> None:
+    states = {fact: state for fact, (state, _) in moon.check(0).items()}
+    assert set(states.values()) <= {SAME, UNKNOWN}
+    known = ("scheduler", "partition compute", "partition compute: memory", "srun --mpi")
+    known += ("module load", "external openmpi", "external py-torch", "external gcc")
+    assert {states[fact] for fact in known} == {SAME}
+
+
+def test_planted_changes(moon) -> None:
+    """Each is found, and nothing else; then all is as it was."""
+    apps, modules = moon.top, moon.top / "modules"
+    (apps / "torch").rename(apps / "torch-2")
+    moon.module("torch/2.13.0", "torch-2")
+    found = moon.check(1)
+    state, rest = found["external py-torch"]
+    assert state in (MOVED, GONE) and str(apps / "torch") in rest
+    assert found["external openmpi"][0] == SAME
+    (apps / "torch-2").rename(apps / "torch")
+    moon.module("torch/2.13.0", "torch")
+
+    (modules / "openmpi" / "4.1.8.lua").rename(apps / "kept")
+    found = moon.check(1)
+    assert found["module load"][0] == GONE and "openmpi/4.1.8" in found["module load"][1]
+    assert found["external openmpi"][0] == GONE and found["external py-torch"][0] == SAME
+    (apps / "kept").rename(modules / "openmpi" / "4.1.8.lua")
+
+    moon.slurm.reconfigure({"PartitionName=compute": "PartitionName=lunar"})
+    moon.slurm.run("scontrol", "reconfigure")
+    state, rest = moon.check(1)["partition compute"]
+    assert state == GONE and "lunar" in rest
+    moon.slurm.reconfigure({"PartitionName=lunar": "PartitionName=compute"})
+
+    moon.slurm.reconfigure({"RealMemory=1000": "RealMemory=400"})
+    moon.slurm.run("scontrol", "reconfigure")
+    found = moon.check(1)
+    assert found["partition compute"][0] == SAME
+    assert found["partition compute: memory for a CPU"][0] == MOVED
+
+
+def test_an_issue_gets_all_of_it(moon, tmp_path) -> None:
+    words = moon.checkout.command("site", "check", "moon", "--write")
+    moon.checkout.run(["sh", "-c", 'cd "$0" && exec "$@"', tmp_path, *words], 1, **moon.shell)
+    (file,) = tmp_path.iterdir()
+    assert file.name == f"moon-{datetime.date.today()}.txt"
+    text = file.read_text()
+    assert "partition compute: memory" in text and "$ scontrol show config\n" in text
