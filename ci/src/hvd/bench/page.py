@@ -59,7 +59,7 @@ _GLOO = {"part": "collectives", "name": OURS["gloo"], "to": PEERS["gloo"]}
 #: Two ranks wherever there are ranks.
 GOALS = (
     Goal(
-        "Time of `spack install` over plain pip",
+        "`spack install` vs plain pip",
         part="builds",
         name="spack install",
         to=builds.REFERENCE,
@@ -67,25 +67,25 @@ GOALS = (
         limit=1.05,
     ),
     Goal(
-        f"Time to concretize `{DEFAULT}` over builtin's recipe",
+        f"Concretization of `{DEFAULT}` vs builtin's recipe",
         part="solves",
         name=solves.OURS,
         to=solves.BUILTIN,
         where=[{"subject": DEFAULT}],
         limit=0.25,
     ),
-    Goal("Allreduce of 4 B, MPI, over waiting as released", where=_allreduces(4), limit=0.02,
+    Goal("Allreduce of 4 B over MPI vs Horovod as released", where=_allreduces(4), limit=0.02,
          **_MPI_RELEASED),
-    Goal("Allreduce of 4 B, MPI, over mpi4py", where=_allreduces(4), limit=15, **_MPI),
-    Goal("Allreduce of 64 KiB to 1 MiB, MPI, over mpi4py, at worst",
+    Goal("Allreduce of 4 B over MPI vs mpi4py", where=_allreduces(4), limit=15, **_MPI),
+    Goal("Allreduce of 64 KiB to 1 MiB over MPI vs mpi4py, worst size",
          where=_allreduces(*(s for s in _SIZES if 2**16 <= s <= 2**20)), limit=1.7, **_MPI),
-    Goal("Allreduce of 16 MiB and more, MPI, over mpi4py, at worst",
+    Goal("Allreduce of 16 MiB and more over MPI vs mpi4py, worst size",
          where=_allreduces(*(s for s in _SIZES if s >= 2**24)), limit=1.0, **_MPI),
-    Goal("Allreduce of any size, Gloo, over torch.distributed, at worst",
+    Goal("Allreduce of any size over Gloo vs torch.distributed, worst size",
          where=_allreduces(*_SIZES), limit=1.0, **_GLOO),
-    Goal("Training step of the small model, MPI, over waiting as released",
+    Goal("Training step of the small model over MPI vs Horovod as released",
          where=_steps("small"), limit=0.75, **_MPI_RELEASED),
-    Goal("Training step of the medium or large model, MPI, over waiting as released, at worst",
+    Goal("Training step of the medium and large models over MPI vs Horovod as released, worst",
          where=_steps("medium", "large"), limit=1.05, **_MPI_RELEASED),
 )  # fmt: skip
 

@@ -62,7 +62,7 @@ def _others(part: Collectives, controller: str, ranks: int, name: str) -> Iterat
         cells = [_beside(part, controller, **where, bytes=each) for each in sizes]
         rows.append([f"{operation}, {dtype}, {place}", *cells])
     if rows:
-        header = ["Median, and its ratio to the peer's", *map(size, sizes)]
+        header = ["Median, ratio to the peer's", *map(size, sizes)]
         yield Table(f"Operations and types: {name}", header, rows)
     whole = [row for row in ours if not row.bus_bandwidth]
     rows = [
@@ -75,7 +75,7 @@ def _others(part: Collectives, controller: str, ranks: int, name: str) -> Iterat
         for row in whole
     ]
     if rows:
-        header = ["What, and its bytes", "Median", "95 %", "As released", "Ratio"]
+        header = ["Operation, size", "Median", "95 %", "As released", "Ratio"]
         header += [
             PEERS[controller] if controller == "mpi" else "torch.distributed, DDP",
             "Ratio ",
@@ -92,7 +92,7 @@ def _beside(part: Collectives, controller: str, **where: object) -> str:
 def _beside_all(part: Collectives, controller: str, row: Collective) -> Tuple[str, ...]:
     where = {"operation": row.operation, "ranks": row.ranks, "bytes": row.bytes}
     released = part.find(RELEASED[controller], **where)
-    # the peer has no groups, so that its tensors one by one are what a group is beside
+    # the peer has no groups: compare with its tensors one by one
     where["operation"] = row.operation.replace("grouped allreduce", "many allreduces")
     peer = part.find(PEERS[controller], **where)
     return (_median(released), _ratio(row, released), _median(peer), _ratio(row, peer))
