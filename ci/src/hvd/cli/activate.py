@@ -17,7 +17,7 @@ def activate(
     name: str = BuiltArgument,
     engine: EngineName = BuiltByOption,
     to: Optional[pathlib.Path] = typer.Option(
-        None, "--to", metavar="DIR", help="Directory to write to.  [default: .hvd/activation/...]",
+        None, "--to", metavar="DIR", help="Output directory. \\[default: .hvd/activation/...]",
         show_default=False,
     ),
     nodes: int = typer.Option(

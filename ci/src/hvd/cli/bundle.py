@@ -29,21 +29,21 @@ def bundle(
     name: str = typer.Argument(DEFAULT, metavar="ENV", help="Environment; see ./hvd list."),
     to: Optional[pathlib.Path] = typer.Option(
         None, "--to", metavar="DIR|FILE.tar|FILE.tar.gz", show_default=False,
-        help="What to write.  [default: a directory below .hvd/bundles]",
+        help="Output. \\[default: a directory below .hvd/bundles]",
     ),
     with_cache: bool = typer.Option(
-        False, "--with-cache", help="Add a binary cache with what Spack built of it here."
+        False, "--with-cache", help="Add a binary cache of what Spack built for it here."
     ),
     key: str = typer.Option(
         "", "--key", metavar="KEY", envvar="HVD_CACHE_KEY", show_default=False,
-        help="Sign that with this key of the keyring; see ./hvd cache key.",
+        help="Sign the cache with this key of the keyring; see ./hvd cache key.",
     ),
     spec: str = SpecOption,
 ) -> None:  # fmt: skip
     """Pack everything an environment needs, for a machine without a network.
 
-    This repository, Spack and its packages at their commits, sources, and wheels for this
-    machine's kind of processor and Python. install.sh in it checks every file, sets everything
+    It contains this repository, Spack and its packages at their commits, sources, and wheels for
+    this machine's processor family and Python. Its install.sh checks every file, sets everything
     up below a prefix, and runs Horovod on two ranks.
     """
     commit = content.commit()

@@ -48,7 +48,7 @@ def push(
     url: str = _Url,
     key: str = typer.Option(
         "", "--key", metavar="KEY", envvar="HVD_CACHE_KEY", show_default=False,
-        help="Sign with this key of the keyring.  [default: the only one]",
+        help="Sign with this key of the keyring. \\[default: the only one]",
     ),
     unsigned: bool = typer.Option(False, "--unsigned", help="Sign nothing: for oci://."),
     force: bool = typer.Option(
@@ -98,7 +98,7 @@ def list_packages(
     url: str = _Url,
     unsigned: bool = typer.Option(False, "--unsigned", help="Do not require signatures."),
     verify: bool = typer.Option(
-        False, "--verify", help="Fetch each package, and compare it with what was signed."
+        False, "--verify", help="Download each package, and verify signature and checksum."
     ),
 ) -> None:
     """List a concretized environment's packages and which of them the cache has.
@@ -140,7 +140,7 @@ def key(
 ) -> None:
     """Make, import, export or list signing keys.
 
-    They are in a keyring of this checkout, or in SPACK_GNUPGHOME; never in ~/.gnupg.
+    Keys are kept in this checkout's keyring, or in SPACK_GNUPGHOME; never in ~/.gnupg.
     """
     process.adopt_orphans()
     if (name or email) and add:
@@ -170,7 +170,8 @@ def trust(
 ) -> None:
     """Trust a key, so that packages signed with it may be installed.
 
-    With a whole fingerprint, which those who push tell you, the key comes from the cache.
+    Given a full fingerprint, which you get from the people who push, the key comes from the
+    cache.
     """
     process.adopt_orphans()
     if not keyring.is_fingerprint(wanted):

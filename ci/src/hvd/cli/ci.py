@@ -34,11 +34,11 @@ NamesArgument = typer.Argument(
 NameArgument = typer.Argument(..., metavar="ENV", help="Environment of the job.")
 CacheOption = typer.Option(
     "", "--cache", metavar="URL|PATH", envvar="HVD_CI_CACHE", show_default=False,
-    help="Binary cache to look in and push to; where not given, one below .hvd/ci.",
+    help="Binary cache to search and push to. \\[default: below .hvd/ci]",
 )  # fmt: skip
 OutputOption = typer.Option(
     None, "--output", "-o", metavar="FILE", show_default=False,
-    help="The child pipeline; where not given, .hvd/ci/pipeline.yml.",
+    help="Child pipeline. \\[default: .hvd/ci/pipeline.yml]",
 )  # fmt: skip
 
 
@@ -56,7 +56,7 @@ def print_matrix() -> None:
 
 @app.command()
 def sites() -> None:
-    """Name what the sites' files say that is to be checked again; exit status 1 if anything."""
+    """List what is due to be checked again in the sites' files; exit status 1 if anything."""
     stale = site_ages.stale(datetime.date.today())
     for each in stale:
         console.note(each)
@@ -95,10 +95,10 @@ def smoke(options: Options, name: str = NameArgument) -> None:
 def propose(
     directory: Optional[pathlib.Path] = typer.Option(
         None, "--from", metavar="DIR", show_default=False,
-        help="Where ./hvd versions has written proposals.json.  [default: .hvd/versions]",
+        help="Directory of proposals.json. \\[default: .hvd/versions]",
     ),
 ) -> None:  # fmt: skip
-    """Push the newer versions that ./hvd versions proposed to a branch, and open a change."""
+    """Push the proposals of ./hvd versions to a branch, and open a pull or merge request."""
     proposals = proposal.load(directory or paths.state() / "versions")
     branch = proposing.propose(proposals)
     console.note(f"pushed to {branch}" if branch else "nothing to change")

@@ -43,7 +43,7 @@ SpecOption = typer.Option(
     help="Build this py-horovod instead of the environment's, in a derived environment.",
 )  # fmt: skip
 JobsOption = typer.Option(
-    0, "--jobs", "-j", min=0, help="Parallel compile jobs.  [default: number of cores]",
+    0, "--jobs", "-j", min=0, help="Parallel compile jobs. \\[default: number of cores]",
     show_default=False, rich_help_panel=_BUILD,
 )  # fmt: skip
 
@@ -51,7 +51,7 @@ JobsOption = typer.Option(
 _OPTIONS: Dict[str, Tuple[type, Any]] = {
     "engine": (
         EngineName,
-        typer.Option(EngineName.auto, "--engine", help="What builds.", rich_help_panel=_BUILD),
+        typer.Option(EngineName.auto, "--engine", help="Build engine.", rich_help_panel=_BUILD),
     ),
     "jobs": (int, JobsOption),
     "python": (

@@ -34,21 +34,21 @@ def container(
     ),
     output: Optional[pathlib.Path] = typer.Option(
         None, "--output", "-o", metavar="FILE", show_default=False,
-        help="Output file.  [default: standard output]",
+        help="Output file. \\[default: standard output]",
     ),
     spec: str = _text("--spec", "SPEC", "Build this py-horovod instead of the environment's."),
     mpi: str = _text(
         "--mpi", "ABI",
-        "ABI of the host's MPI: openmpi or mpich.  [default: the site's, or openmpi]",
+        "ABI of the host's MPI: openmpi or mpich. \\[default: the site's, or openmpi]",
     ),
     target: str = _text(
         "--target", "TARGET",
-        "Oldest processor to support.  [default: the site's, or x86_64_v3]",
+        "Oldest processor to support. \\[default: the site's, or x86_64_v3]",
     ),
 ) -> None:  # fmt: skip
     """Write a container image definition with an environment's Horovod.
 
-    It is built in this checkout, and tests Horovod on two ranks while it is built:
+    Build the image in this checkout. The build tests Horovod on two ranks:
 
     ./hvd container local-hvd -o Containerfile && podman build -f Containerfile -t horovod .
     """

@@ -28,7 +28,7 @@ def run(
         None,
         "--apt",
         metavar="OPTION",
-        help="For making the root, such as 'Acquire::Check-Valid-Until \"false\"' for an "
+        help="apt option for the root, such as 'Acquire::Check-Valid-Until \"false\"' for an "
         "old snapshot of a mirror.",
     ),
 ) -> None:

@@ -20,7 +20,7 @@ _WHAT = "An environment, a spack.lock, a dag.json, or REVISION:PATH of one."
 
 def diff(
     before: str = typer.Argument(..., metavar="A", help=_WHAT),
-    after: str = typer.Argument(..., metavar="B", help="The later one."),
+    after: str = typer.Argument(..., metavar="B", help="The newer one."),
     markdown: bool = typer.Option(
         False, "--markdown", help="Print Markdown, for a merge request."
     ),

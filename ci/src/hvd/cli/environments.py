@@ -26,7 +26,7 @@ def write_externals(
     ),
     python: str = typer.Option(..., "--python", metavar="PYTHON", help="Python to inspect."),
     scope: Optional[pathlib.Path] = typer.Option(
-        None, "--scope", metavar="FILE", help="Output file.  [default: standard output]"
+        None, "--scope", metavar="FILE", help="Output file. \\[default: standard output]"
     ),
     arch: str = typer.Option(
         "",

@@ -33,22 +33,22 @@ def _flag(name: str, panel: str, help: str):
 def install_kernel(
     name: str = BuiltArgument,
     engine: EngineName = BuiltByOption,
-    user: bool = _flag("--user", _WHERE, "For yourself, in your home: where none is chosen."),
-    prefix: str = _text("--prefix", "DIR", _WHERE, "Below DIR/share/jupyter."),
-    sys_prefix: bool = _flag("--sys-prefix", _WHERE, "Below the environment's own Python."),
-    kernel_name: str = _text("--name", "NAME", _WHERE, "Its name; hvd-ENV-ENGINE if not given."),
+    user: bool = _flag("--user", _WHERE, "In your home directory: the default."),
+    prefix: str = _text("--prefix", "DIR", _WHERE, "In DIR/share/jupyter."),
+    sys_prefix: bool = _flag("--sys-prefix", _WHERE, "In the environment's own Python."),
+    kernel_name: str = _text("--name", "NAME", _WHERE, "Kernel name. \\[default: hvd-ENV-ENGINE]"),
     whole_script: bool = _flag(
-        "--batch", _JOB, "Print the batch script that starts JupyterLab on a node, too."
+        "--batch", _JOB, "Also print a batch script that starts JupyterLab on a node."
     ),
-    jupyter: str = _text("--jupyter", "PATH", _JOB, "The jupyter to start; that of PATH if not."),
-    login: str = _text("--login", "[USER@]HOST", _JOB, "How the machine is reached by ssh."),
+    jupyter: str = _text("--jupyter", "PATH", _JOB, "jupyter to start. \\[default: from PATH]"),
+    login: str = _text("--login", "[USER@]HOST", _JOB, "Login node, for the ssh command."),
     account: str = _text("--account", "NAME", _JOB, "Account to charge."),
     time: str = _text("--time", "H:MM:SS", _JOB, "Time limit."),
     queue: str = _text("--queue", "NAME", _JOB, "Queue, partition or quality of service."),
 ) -> None:
     """Install a Jupyter kernel for a built environment.
 
-    The environment's Python needs ipykernel; Jupyter itself may be of another Python.
+    The environment's Python needs ipykernel; Jupyter itself may use another Python.
     """
     if [user, bool(prefix), sys_prefix].count(True) > 1:
         raise HvdError("--user, --prefix and --sys-prefix exclude each other", "choose one")

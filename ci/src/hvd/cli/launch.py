@@ -14,10 +14,10 @@ from hvd.core.errors import HvdError
 from hvd.launch import batch, methods, program, request, schedulers
 from hvd.launch.request import Request
 
-_SHAPE = "How many ranks, and where"
-_HOW = "How they are started"
-_PRINTED = "What is printed or done"
-_JOB = "What the scheduler is told"
+_SHAPE = "Ranks and nodes"
+_HOW = "Launcher"
+_PRINTED = "Output"
+_JOB = "Job"
 
 
 def _option(default: Any, name: str, metavar: Optional[str], panel: str, help: str, **more: Any):
@@ -48,38 +48,38 @@ def _number(name: str, metavar: str, help: str):
     return _option(None, name, metavar, _SHAPE, help, min=1)
 
 
-_Nodes = _number("--nodes", "N", "Number of nodes.  [default: 1, or those of --hosts]")
-_Ranks = _number("--ranks-per-node", "R", "Ranks per node.  [default: one per GPU]")
+_Nodes = _number("--nodes", "N", "Number of nodes. \\[default: 1, or those of --hosts]")
+_Ranks = _number("--ranks-per-node", "R", "Ranks per node. \\[default: one per GPU]")
 _Hosts = _text("--hosts", "LIST", _SHAPE, "Hosts, for example 'server[1-4]'.")
 _Partition = _text("--partition", "NAME", _SHAPE, "Another of the site's partitions.")
-_Racks = _number("--racks", "N", "Reserve whole racks, that many (LSF).")
-_Aisles = _number("--aisles", "N", "In that many aisles (ddlrun).")
+_Racks = _number("--racks", "N", "Reserve this many whole racks (LSF).")
+_Aisles = _number("--aisles", "N", "Number of aisles (ddlrun).")
 _Via = _text("--via", "METHOD", _HOW, f"Launch method: {', '.join(methods.METHODS)}.")
-_Gloo = _flag("--gloo", _HOW, "Horovod's controller is Gloo (horovodrun).")
+_Gloo = _flag("--gloo", _HOW, "Use Gloo as Horovod's controller (horovodrun).")
 _Rdma = _flag("--rdma", _HOW, "MPI uses RDMA (mpirun).")
 _Torch = _flag("--torch", _HOW, "Set torch.distributed's variables, for DDP.")
 _Image = _text("--image", "IMAGE", _HOW, "Start the program in this Shifter image.")
-_Smpiargs = _text("--smpiargs", "TEXT", _HOW, "For Spectrum MPI (jsrun).")
-_Rankfile = _text("--rankfile", "FILE", _HOW, "Which rank is where (ddl-mpirun).")
+_Smpiargs = _text("--smpiargs", "TEXT", _HOW, "Arguments for Spectrum MPI (jsrun).")
+_Rankfile = _text("--rankfile", "FILE", _HOW, "Rank file (ddl-mpirun).")
 _Env = _texts("--env", "NAME=VALUE", _HOW, "A variable for the program; repeatable.")
 _Batch = _flag("--batch", _PRINTED, "Print the whole batch script.")
-_Ask = _flag("--ask", _PRINTED, "Print an srun that gets the nodes too.")
-_Allocate = _flag("--allocate", _PRINTED, "Print the command that gets nodes to type on.")
-_Run = _flag("--run", _PRINTED, "Run the program, inside a job.")
+_Ask = _flag("--ask", _PRINTED, "Print an srun that also allocates the nodes.")
+_Allocate = _flag("--allocate", _PRINTED, "Print the command that allocates nodes to work on.")
+_Run = _flag("--run", _PRINTED, "Run the program; only inside a job.")
 _Account = _text("--account", "NAME", _JOB, "Account to charge.")
 _Time = _text("--time", "H:MM:SS", _JOB, "Time limit.")
 _Queue = _text("--queue", "NAME", _JOB, "Queue, partition or quality of service.")
 _JobName = _text("--job-name", "NAME", _JOB, "The job's name.")
 _Output = _text("--output", "FILE", _JOB, "File for stdout.")
 _Error = _text("--error", "FILE", _JOB, "File for stderr.")
-_Module = _texts("--module", "NAMES", _JOB, "Load these in place of the site's; repeatable.")
-_Setup = _texts("--setup", "LINE", _JOB, "Shell in place of the activation; repeatable.")
-_Expand = _flag("--expand", _JOB, "Leave $NAME in the program's words to the job's shell.")
+_Module = _texts("--module", "NAMES", _JOB, "Load these instead of the site's; repeatable.")
+_Setup = _texts("--setup", "LINE", _JOB, "Shell line instead of the activation; repeatable.")
+_Expand = _flag("--expand", _JOB, "Let the job's shell expand $NAME in the program's arguments.")
 
 
 def launch(
     name: str = typer.Argument(..., metavar="ENV", help="Environment; see environments/sites."),
-    words: Optional[List[str]] = typer.Argument(None, metavar="PROGRAM", help="To run."),
+    words: Optional[List[str]] = typer.Argument(None, metavar="PROGRAM", help="Program."),
     nodes: Optional[int] = _Nodes,
     ranks_per_node: Optional[int] = _Ranks,
     hosts_list: str = _Hosts,

@@ -51,9 +51,9 @@ def matrix(
         "--cuda",
         help="Accept CUDA builds of frameworks if there are no others (gigabytes).",
     ),
-    listed: bool = typer.Option(False, "--list", help="List the cells; try none."),
+    listed: bool = typer.Option(False, "--list", help="List the cells; run none."),
     make_page: bool = typer.Option(
-        False, "--page", help="Write docs/support-matrix.md from the results; try none."
+        False, "--page", help="Write docs/support-matrix.md from the results; run no cell."
     ),
     check: bool = typer.Option(
         False, "--check", help="Fail if the page is out of date; write nothing."

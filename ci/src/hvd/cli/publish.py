@@ -36,13 +36,13 @@ class ToolName(str, enum.Enum):
 
 def publish(
     names: Optional[List[str]] = typer.Argument(
-        None, metavar="[ENV]...", help="Built environments; see ./hvd list.  [default: local-hvd]"
+        None, metavar="[ENV]...", help="Built environments; see ./hvd list. \\[default: local-hvd]"
     ),
     root: pathlib.Path = typer.Option(
         ..., "--root", metavar="DIR", help="Root of the module tree."
     ),
     tool: Optional[ToolName] = typer.Option(
-        None, "--tool", help="Module tool.  [default: the site's tool]", show_default=False
+        None, "--tool", help="Module tool. \\[default: the site's tool]", show_default=False
     ),
     engine: EngineName = BuiltByOption,
     default: bool = typer.Option(False, "--default", help="Make it the default version."),

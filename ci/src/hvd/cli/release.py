@@ -25,13 +25,13 @@ def release(
     ),
     to: Optional[pathlib.Path] = typer.Option(
         None, "--to", metavar="DIR", show_default=False,
-        help="Where the files go.  [default: .hvd/releases/VERSION]",
+        help="Directory for the files. \\[default: .hvd/releases/VERSION]",
     ),
 ) -> None:  # fmt: skip
     """Release this checkout: a commit with the version, a tag, an archive, checksums.
 
-    The section Unreleased of CHANGELOG.md becomes that of the version, with the pairs of Spack
-    and packages that are tested, and the text of the tag. All is made or nothing; nothing is
+    The section Unreleased of CHANGELOG.md gets the version and the tested pairs of Spack and
+    packages, and becomes the text of the tag. If a step fails, nothing is released. Nothing is
     pushed.
     """
     planned = upkeep.plan(version, sign)

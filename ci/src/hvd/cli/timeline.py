@@ -17,7 +17,7 @@ from hvd.timeline import picture, tables, trace
 
 def timeline(
     file: pathlib.Path = typer.Argument(
-        ..., metavar="FILE", help="The file that HOROVOD_TIMELINE named."
+        ..., metavar="FILE", help="File written for HOROVOD_TIMELINE."
     ),
     output: Optional[pathlib.Path] = typer.Option(
         None,
@@ -25,7 +25,7 @@ def timeline(
         "-o",
         metavar="FILE",
         show_default=False,
-        help="Plot to write, .png or .svg.  [default: beside FILE, .png]",
+        help="Plot to write, .png or .svg. \\[default: beside FILE, .png]",
     ),  # fmt: skip
     top: int = typer.Option(10, "--top", metavar="N", min=1, help="Tensors to show."),
 ) -> None:

@@ -13,16 +13,16 @@ from hvd.upkeep import upstream as upkeep
 
 def upstream(
     to: pathlib.Path = typer.Option(
-        ..., "--to", metavar="DIR", help="Where the mails go; a new directory."
+        ..., "--to", metavar="DIR", help="New directory for the mails."
     ),
     horovod: str = typer.Option(
         "", "--horovod", metavar="PATH|URL", envvar="HVD_HOROVOD", show_default=False,
-        help="Horovod's repository.  [default: the official one]",
+        help="Horovod's repository. \\[default: the official one]",
     ),
 ) -> None:  # fmt: skip
     """Write the patches as mails for Horovod's newest commit, ready for a person to send.
 
-    Nothing is sent. docs/upstream.md lists all patches, and what is for other projects.
+    Nothing is sent. docs/upstream.md lists all patches, with those for other projects.
     """
     log = paths.state() / "logs" / "upstream.log"
     taken, left = upkeep.series(horovod or pinned().git["horovod"], to, log)

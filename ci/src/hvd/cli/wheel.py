@@ -21,7 +21,7 @@ def wheel(
     engine: EngineName = BuiltByOption,
     to: Optional[pathlib.Path] = typer.Option(
         None, "--to", metavar="DIR", show_default=False,
-        help="Directory to write to.  [default: .hvd/wheels]",
+        help="Output directory. \\[default: .hvd/wheels]",
     ),
 ) -> None:  # fmt: skip
     """Pack the Horovod of a built environment as a wheel, for pip on other machines.
