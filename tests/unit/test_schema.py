@@ -58,7 +58,7 @@ def test_a_misspelled_key_names_the_nearest(path, value, remedy) -> None:
     ("path", "remedy"),
     [
         ("center", "add it. Who runs the machine."),
-        (f"{GPU}:gpus", "add it. GPUs of a node"),
+        (f"{GPU}:gpus", "add it. GPUs per node"),
         ("status:since", "add it."),
     ],
 )
@@ -84,9 +84,9 @@ def test_a_key_that_is_not_required_may_be_missing() -> None:
         ("status:since", datetime.date(2024, 11, 15), "is not text", "put it in quotes"),
         (f"{GPU}:lsf:queue", 7, "7 is not text", "put it in quotes"),
         ("fabric:ddl:set", {"NCCL_LL_THRESHOLD": 0}, "0 is not text", "put it in quotes"),
-        (f"{GPU}:gpus", "four", "'four' is not of type integer", "GPUs of a node"),
-        (f"{GPU}:gpus", -1, "'-1' is not large enough", "GPUs of a node"),
-        (f"{GPU}:gpus", True, "'True' is not of type integer", "GPUs of a node"),
+        (f"{GPU}:gpus", "four", "'four' is not of type integer", "GPUs per node"),
+        (f"{GPU}:gpus", -1, "'-1' is not large enough", "GPUs per node"),
+        (f"{GPU}:gpus", True, "'True' is not of type integer", "GPUs per node"),
         ("partitions", [], "it is not of type object", "The kinds of node"),
         (f"{GPU}:source", [], "it is not valid", "A key of 'sources'"),
         ("name", "Summit X", "'Summit X' is not valid", "Lower-case"),
