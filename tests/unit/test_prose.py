@@ -47,8 +47,8 @@ def rules() -> List[Rule]:
 def _rule(phrase: str, better: str) -> Rule:
     words = r"\s+".join(re.escape(word) for word in phrase.lstrip("^*").split())
     flags = 0 if phrase.lower() != phrase else re.IGNORECASE
-    begin = r"\A\s*" if phrase.startswith("^") else r"(?<!\w)"
-    return Rule(phrase, re.compile(rf"{begin}{words}(?!\w)", flags), better)
+    begin = r"\A\s*" if phrase.startswith("^") else r"(?<![\w-])"
+    return Rule(phrase, re.compile(rf"{begin}{words}(?![\w-])", flags), better)
 
 
 def markdown(text: str) -> str:
