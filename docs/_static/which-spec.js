@@ -80,7 +80,7 @@ document.addEventListener("DOMContentLoaded", () => {
       line.textContent = `spack install ${quoted}`;
       line.dataset.spec = text;
       const { spec, messages } = recipe.check(hvdSpec.parse(text));
-      if (spec) show("taken", `The recipe takes it, as Horovod ${spec.versions}.`, []);
+      if (spec) show("taken", `The recipe accepts it, as Horovod ${spec.versions}.`, []);
       else show("refused", "The recipe refuses it:", messages);
     } catch (error) {
       show("refused", "This is not a spec:", [error.message]);

@@ -13,18 +13,18 @@ FEATURES, CLASSES = 32, 10
 def main():
     args = parse()
 
-    # 1. Initialise.  Rank and number of ranks are those of now: they change with the workers.
+    # 1. Initialise.  Rank and number of ranks change with the workers.
     hvd.init()
     torch.manual_seed(args.seed)
 
-    # 2. Pin the GPU: one for each rank of a node.  Where the launcher shows each rank its own
-    #    GPU alone, that one is number 0.
+    # 2. Pin the GPU: one per rank of a node.  If the launcher shows each rank only one GPU, it is
+    #    number 0.
     device = torch.device("cpu")
     if torch.cuda.is_available():
         torch.cuda.set_device(hvd.local_rank() % torch.cuda.device_count())
         device = torch.device("cuda")
 
-    # The sampler deals out what is left of an epoch to the workers that there are.
+    # The sampler distributes the rest of an epoch among the current workers.
     dataset = synthetic(args.samples)
     sampler = hvd.elastic.ElasticSampler(dataset)
     loader = DataLoader(dataset, batch_size=args.batch_size, sampler=sampler, drop_last=True)
@@ -32,20 +32,20 @@ def main():
         torch.nn.Linear(FEATURES, 128), torch.nn.ReLU(), torch.nn.Linear(128, CLASSES)
     ).to(device)
 
-    # 3. Wrap the optimizer, and scale the learning rate whenever the workers have changed.
+    # 3. Wrap the optimizer, and scale the learning rate whenever workers have changed.
     optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9)
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
 
-    # 4. Everything that is to outlive a worker is in the state.  Rank 0, which is one of the
-    #    oldest workers, broadcasts its own to all when workers have changed.
+    # 4. The state holds everything that must outlive a worker.  When workers have changed, rank 0,
+    #    one of the oldest workers, broadcasts its state to all.
     state = hvd.elastic.TorchState(
         model=model, optimizer=optimizer, sampler=sampler, epoch=0, step=0
     )
 
     @hvd.elastic.run
     def train(state):
-        """Called anew, with the committed state, when workers were lost or added."""
-        sampler.reset()  # Horovod does not deal out anew where hosts were lost and none added
+        """Train; called again, with the committed state, when workers were lost or added."""
+        sampler.reset()  # Horovod does not redistribute if hosts were only lost
         for group in optimizer.param_groups:
             group["lr"] = args.lr * hvd.size()
         print(f"rank {hvd.rank()} of {hvd.size()} at step {state.step}: {describe(model)}")
@@ -62,15 +62,15 @@ def main():
                 sampler.record_batch(number, args.batch_size)
                 state.step += 1
                 if state.step % args.commit == 0:
-                    # Every rank takes part in a reduction, and so all of them stop, or none.
+                    # Every rank takes part in the reduction, so either all stop or none.
                     stop = float(os.path.exists(args.stop))
                     sums = torch.tensor([sum(losses) / len(losses), stop])
                     loss, stop = hvd.allreduce(sums, name="loss", op=hvd.Average).tolist()
                     losses.clear()
                     if hvd.rank() == 0:
                         print(f"step {state.step}: loss {loss:.6f}, {describe(model)}")
-                    # 5. Commit: each worker keeps a copy in memory, to which it goes back when
-                    #    another is lost; and added workers come in here.
+                    # 5. Commit: each worker keeps a copy in memory, and goes back to it when
+                    #    another is lost.  Added workers join here.
                     state.commit()
                     if stop:
                         return
@@ -80,7 +80,7 @@ def main():
 
     train(state)
     if hvd.rank() == 0:
-        # For another job; under a name of its own first, so that a killed job leaves it whole.
+        # For later jobs; under another name first, so that a killed job leaves a complete file.
         torch.save(model.state_dict(), args.checkpoint + ".new")
         os.replace(args.checkpoint + ".new", args.checkpoint)
         print(f"trained to step {state.step}: {describe(model)}")
@@ -97,7 +97,7 @@ def synthetic(samples):
 
 
 def describe(model):
-    """A number that two models share only if their weights are the same."""
+    """Return a number that is the same for two models only if their weights are."""
     total = sum(parameter.detach().double().norm().item() for parameter in model.parameters())
     return f"weights {total:.9f}"
 
@@ -109,10 +109,10 @@ def parse():
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batch-size", type=int, default=32, help="samples per rank and step")
     parser.add_argument("--lr", type=float, default=0.01, help="learning rate of one rank")
-    parser.add_argument("--samples", type=int, default=8192, help="samples of the data set")
+    parser.add_argument("--samples", type=int, default=8192, help="size of the data set")
     parser.add_argument("--commit", type=int, default=10, help="steps between two commits")
-    parser.add_argument("--seed", type=int, default=1, help="of the model's first weights")
-    parser.add_argument("--stop", default="STOP", help="a file that, once there, ends the job")
+    parser.add_argument("--seed", type=int, default=1, help="for the initial weights")
+    parser.add_argument("--stop", default="STOP", help="the job ends when this file exists")
     parser.add_argument("--checkpoint", default="model.pt", help="written at the end")
     return parser.parse_args()
 

@@ -32,12 +32,12 @@ class Synthetic(Dataset):
 def main():
     args = parse()
 
-    # 1. Initialise: from here on this process is one rank of hvd.size().
+    # 1. Initialise: from now on, this process is one rank of hvd.size().
     hvd.init()
     torch.manual_seed(args.seed)
 
-    # 2. Pin the GPU: one for each rank of a node.  Where the launcher shows each rank its own
-    #    GPU alone, that one is number 0.
+    # 2. Pin the GPU: one per rank of a node.  If the launcher shows each rank only one GPU, it is
+    #    number 0.
     device = torch.device("cpu")
     if torch.cuda.is_available():
         torch.cuda.set_device(hvd.local_rank() % torch.cuda.device_count())
@@ -53,25 +53,24 @@ def main():
         drop_last=True,
         pin_memory=device.type == "cuda",
         num_workers=args.workers,
-        # A plain fork would copy the state of MPI, of its network and of CUDA, none of which
-        # survives that.
+        # A plain fork would copy the state of MPI, the network and CUDA; none survives that.
         multiprocessing_context="forkserver" if args.workers else None,
         persistent_workers=bool(args.workers),
     )
     if len(loader) == 0:
-        raise SystemExit("--samples: that is less than a batch for each rank")
+        raise SystemExit("--samples: less than one batch per rank")
     model = torch.nn.Sequential(
         torch.nn.Linear(FEATURES, args.hidden),
         torch.nn.ReLU(),
         torch.nn.Linear(args.hidden, CLASSES),
     ).to(device)
 
-    # 3. Scale the learning rate, as a step now takes hvd.size() batches, and wrap the
-    #    optimizer: it averages the gradients over the ranks while they are computed.
+    # 3. Scale the learning rate, because a step now uses hvd.size() batches, and wrap the
+    #    optimizer, which averages the gradients over the ranks while they are computed.
     optimizer = torch.optim.SGD(model.parameters(), lr=args.lr * hvd.size(), momentum=0.9)
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
 
-    # 4. Broadcast from rank 0, which alone reads the checkpoint: all ranks begin alike.
+    # 4. Broadcast from rank 0, the only one to read the checkpoint, so that all ranks start equal.
     done = 0  # epochs
     if hvd.rank() == 0 and os.path.exists(args.checkpoint):
         state = torch.load(args.checkpoint, map_location=device)
@@ -79,7 +78,7 @@ def main():
         optimizer.load_state_dict(state["optimizer"])
         done = state["epoch"]
         for group in optimizer.param_groups:
-            group["lr"] = args.lr * hvd.size()  # it may be one of another number of ranks
+            group["lr"] = args.lr * hvd.size()  # the checkpoint's is for its number of ranks
     done = hvd.broadcast_object(done, root_rank=0)
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
@@ -88,7 +87,7 @@ def main():
         sampler.set_epoch(epoch)
         begin = time.perf_counter()
         loss, samples = train(model, optimizer, loader, device)
-        # Every rank takes part in a reduction; one of them prints what came of it.
+        # Every rank must take part in a reduction; one of them prints the result.
         loss = hvd.allreduce(loss, name="loss", op=hvd.Average).item()
         rate = samples * hvd.size() / (time.perf_counter() - begin)
         if hvd.rank() == 0:
@@ -99,7 +98,7 @@ def main():
 
 
 def train(model, optimizer, loader, device):
-    """One epoch; this rank's mean loss, as a tensor, and its number of samples."""
+    """Train for one epoch; return this rank's mean loss, a tensor, and its number of samples."""
     model.train()
     total, samples = torch.zeros((), device=device), 0
     for points, labels in loader:
@@ -115,7 +114,7 @@ def train(model, optimizer, loader, device):
 
 
 def save(path, epoch, model, optimizer):
-    """Write a checkpoint such that a job that is killed leaves the old one or the new one."""
+    """Write a checkpoint; a job killed meanwhile leaves the old one or the new one."""
     state = {"epoch": epoch, "model": model.state_dict(), "optimizer": optimizer.state_dict()}
     torch.save(state, path + ".new")
     os.replace(path + ".new", path)
@@ -125,15 +124,15 @@ def parse():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
-    parser.add_argument("--epochs", type=int, default=5, help="in all, with those of a checkpoint")
+    parser.add_argument("--epochs", type=int, default=5, help="total, with the checkpoint's")
     parser.add_argument("--batch-size", type=int, default=32, help="samples per rank and step")
     parser.add_argument("--hidden", type=int, default=128, help="units of the hidden layer")
     parser.add_argument("--lr", type=float, default=0.01, help="learning rate of one rank")
-    parser.add_argument("--samples", type=int, default=8192, help="samples of the data set")
-    parser.add_argument("--workers", type=int, default=1, help="processes per rank that load data")
-    parser.add_argument("--seed", type=int, default=1, help="of the model's first weights")
+    parser.add_argument("--samples", type=int, default=8192, help="size of the data set")
+    parser.add_argument("--workers", type=int, default=1, help="data loader processes per rank")
+    parser.add_argument("--seed", type=int, default=1, help="for the initial weights")
     parser.add_argument(
-        "--checkpoint", default="checkpoint.pt", help="written each epoch; resumed where there"
+        "--checkpoint", default="checkpoint.pt", help="written each epoch; resumed if it exists"
     )
     return parser.parse_args()
 

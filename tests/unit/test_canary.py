@@ -107,7 +107,7 @@ def test_the_report_is_the_text_of_an_issue(find, tmp_path):
     page, data = report.write(tmp_path / "out")
     text = page.read_text()
     assert text.startswith("# The newest Spack breaks a\n")
-    assert "Fails since" in text and "packages 5" in text and "./hvd canary a" in text
+    assert "Broken since" in text and "packages 5" in text and "./hvd canary a" in text
     found = json.loads(data.read_text())
     assert found["format"] == canary.FORMAT
     assert found["broken"][0]["commit"]["subject"] == "packages 5"

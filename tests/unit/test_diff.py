@@ -145,7 +145,7 @@ def test_what_is_kept_of_a_solution(made):
     ]
     # its page shows every architecture
     page = kept.render(dataclasses.replace(made, architectures=["a-b-c", "d-e-f", "g-h-i"]))
-    assert "2 packages to build, 2 of the site, all for a-b-c but d-e-f, g-h-i." in page
+    assert "2 packages to build, 2 externals, all for a-b-c except d-e-f, g-h-i." in page
     assert "| py-horovod | 0.28.1 | +mpi frameworks=pytorch | built |\n| py-wheel |" in page
 
 

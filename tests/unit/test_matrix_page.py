@@ -51,12 +51,12 @@ def test_the_page_of_this_checkout_is_what_its_results_say():
         ("What was built", "| 0.28.1 | torch 2.13.0+cpu | 3.11.7 | openmpi 4.1.8 | both | default "
          "| 3 | gcc 12.2.0 | pip | check-build, mpirun | 1 min 40 s | 2026-01-31 |"),
         ("What failed", "| smoke | AttributeError: module 'numpy' has no attribute 'bool' \\| x | "
-         "MXNet 1.9.1 uses a name that NumPy 1.24 took away. "
+         "MXNet 1.9.1 uses a name that NumPy 1.24 removed. "
          "[github.com/apache/mxnet/issues/21165](https://github.com/apache/mxnet/issues/21165) |"),
         ("Horovod's own", "| test_torch.py, mpirun | 100 | 3 | 12 |"),
         ("Two ranks", "| pytorch | 1000 | 1500 | 0.75 |"),
         ("What the recipe", "| 0.23.0, 0.24.3 | pytorch-2.13 | too old |"),
-        ("What could not", "| 0.28.1 | pytorch-2.13 | there is no MPI on PATH |"),
+        ("What was skipped", "| 0.28.1 | pytorch-2.13 | there is no MPI on PATH |"),
     ],
 )  # fmt: skip
 def test_the_page_has_a_row_for_every_result_and_no_empty_section(title, row):

@@ -106,11 +106,13 @@ def test_goals_are_ratios_of_times():
     none = [None] * len(page.GOALS)
     found = dict(zip((goal.text for goal in page.GOALS), ratios))
     assert ratios[:2] == [pytest.approx(1.04), pytest.approx(0.3)]
-    assert found["Allreduce of 4 B, MPI, over waiting as released"] == pytest.approx(0.03)
+    assert found["Allreduce of 4 B over MPI vs Horovod as released"] == pytest.approx(0.03)
     # the worst of those that were measured
-    assert found["Allreduce of 16 MiB and more, MPI, over mpi4py, at worst"] == pytest.approx(1.25)
-    assert found["Allreduce of any size, Gloo, over torch.distributed, at worst"] == 0.5
-    assert found["Training step of the small model, MPI, over waiting as released"] == 0.8
+    assert found["Allreduce of 16 MiB and more over MPI vs mpi4py, worst size"] == pytest.approx(
+        1.25
+    )
+    assert found["Allreduce of any size over Gloo vs torch.distributed, worst size"] == 0.5
+    assert found["Training step of the small model over MPI vs Horovod as released"] == 0.8
     assert [goal.ratio([]) for goal in page.GOALS] == none
 
 

@@ -15,14 +15,15 @@ from typing import Iterator, List, NamedTuple, Tuple
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-#: What is checked: files, and directories with all Markdown and Python files below them.
+#: What is checked, as patterns of paths.
 CHECKED = (
-    *("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"),
-    *("docs", "examples/README.md", "tests/README.md"),
-    "ci/src",
+    *("*.md", "docs/*.md", "docs/sites/*.md", "tests/README.md"),
+    *("examples/*.md", "examples/*/*.py", "ci/src/**/*.py", "ci/src/**/*.j2"),
+    *("ci/*.yaml", "environments/*/spack.yaml", "environments/*/*/*.yaml"),
+    *(".gitlab-ci.yml", ".github/**/*.yml", ".github/**/*.md"),
 )
-#: What the tool writes into the pages is the business of the code that writes it.
-GENERATED = re.compile(r"docs/(performance|support-matrix|sites/.*)\.md")
+#: The generated part of a page is checked in the template and the data that it comes from.
+GENERATED = re.compile(r"<!-- made by .*?<!-- end -->", re.DOTALL)
 WORDS = ROOT / "docs" / "words.txt"
 
 
@@ -35,11 +36,7 @@ class Rule(NamedTuple):
 
 
 def files() -> List[pathlib.Path]:
-    found = []
-    for name in CHECKED:
-        path = ROOT / name
-        found += [path] if path.is_file() else [*path.rglob("*.md"), *path.rglob("*.py")]
-    return sorted(path for path in found if not GENERATED.search(path.as_posix()))
+    return sorted(path for pattern in CHECKED for path in ROOT.glob(pattern))
 
 
 def rules() -> List[Rule]:
@@ -48,25 +45,27 @@ def rules() -> List[Rule]:
 
 
 def _rule(phrase: str, better: str) -> Rule:
-    words = r"\s+".join(re.escape(word) for word in phrase.lstrip("^").split())
+    words = r"\s+".join(re.escape(word) for word in phrase.lstrip("^*").split())
     flags = 0 if phrase.lower() != phrase else re.IGNORECASE
-    begin = r"\A\s*" if phrase.startswith("^") else r"(?<!\w)"
-    return Rule(phrase, re.compile(rf"{begin}{words}(?!\w)", flags), better)
+    begin = r"\A\s*" if phrase.startswith("^") else r"(?<![\w-])"
+    return Rule(phrase, re.compile(rf"{begin}{words}(?![\w-])", flags), better)
 
 
 def markdown(text: str) -> str:
-    """``text`` without its code, with the same lines."""
+    """``text`` without its code and its generated part, with the same lines."""
 
     def blank(code: re.Match) -> str:
         return re.sub(r"[^\n]", " ", code.group())
 
+    text = GENERATED.sub(blank, text)
     text = re.sub(r"^( *)```.*?^\1```", blank, text, flags=re.MULTILINE | re.DOTALL)
-    return re.sub(r"`[^`]*`|\]\([^)]*\)", blank, text)
+    # code in a line, links, and names with a slash or of easyconfigs
+    return re.sub(r"`[^`]*`|\]\([^)]*\)|\S*/\S*|\S+\.eb\b", blank, text)
 
 
 def prose(path: pathlib.Path) -> Iterator[Tuple[int, str, bool]]:
     """Lines, texts, and which of them are docstrings: of Python, the strings."""
-    if path.suffix == ".md":
+    if path.suffix != ".py":
         yield 1, markdown(path.read_text()), False
         return
     tree = ast.parse(path.read_text())
@@ -88,6 +87,8 @@ def mistakes(path: pathlib.Path, known: List[Rule]) -> List[str]:
     for first, text, is_docstring in prose(path):
         for rule in known:
             if rule.phrase.startswith("^") and not is_docstring:
+                continue
+            if rule.phrase.startswith("*") and path.suffix == ".py":
                 continue
             for match in rule.pattern.finditer(text):
                 line = first + text[: match.start()].count("\n")
@@ -119,6 +120,9 @@ def test_phrases_read_well():
         ("a.md", "It could not be\nhad.", ["a.md:1"]),
         ("a.md", "`be had`\n\n```\nbe had\n```\n\nIt uses OpenMPI.", ["a.md:7"]),
         ("a.md", "behaved openmpi", []),
+        ("a.md", "x\n<!-- made by ./hvd docs -->\nbe had\n<!-- end -->\nbe had", ["a.md:5"]),
+        ("a.yaml", "# What is asked for.", ["a.yaml:1"]),
+        ("a.py", 'fail("asked for")', []),
         ("a.py", '"""Whether it is."""\nx = "Whether"', ["a.py:1"]),
         ("a.py", 'fail("cannot be had")', ["a.py:1"]),
     ],

@@ -276,7 +276,7 @@ def test_faults_of_operations_name_their_ranks(report, text):
 
 def test_libraries_and_what_was_left_out_are_listed_once(text):
     assert text("Smoke test").count("reductions of int8 (not supported)") == 1
-    loaded = "`/usr/lib/libmpi.so` loaded under mpirun, horovodrun --gloo."
+    loaded = "Under mpirun, horovodrun --gloo, Horovod loaded `/usr/lib/libmpi.so`."
     assert loaded in text("Smoke test")
 
 

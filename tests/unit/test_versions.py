@@ -69,7 +69,7 @@ def changed(each: Proposal, file: pathlib.Path) -> List[str]:
 
 def test_what_is_the_newest_is_not_proposed(found):
     assert found() == {}
-    assert "Everything pinned is the newest." in proposal.page([])
+    assert "Every pinned version is the newest." in proposal.page([])
 
 
 def test_every_watched_pin_names_its_line():

@@ -19,12 +19,12 @@ from hvd.report import report_stage
 
 #: The row that the others are compared with.
 REFERENCE = "plain pip"
-#: The rows, and what their times consist of.
+#: The rows, and the steps that each times.
 NOTES = {
     REFERENCE: "pip install of the patched source tree with the same flags",
     "hvd pip": "unpack, patch, virtual environment, pip install",
-    "spack install": "py-horovod, its dependencies there",
-    "binary cache": "the same from a binary cache: verify, unpack, relocate",
+    "spack install": "py-horovod only; its dependencies are installed",
+    "binary cache": "py-horovod from a binary cache: verify, unpack, relocate",
 }
 
 

@@ -56,22 +56,22 @@ _MPI_RELEASED = (*_MPI[:2], RELEASED["mpi"])
 _GLOO = ("collectives", OURS["gloo"], PEERS["gloo"])
 #: Two ranks wherever there are ranks.
 GOALS = (
-    Goal("Time of `spack install` over plain pip",
+    Goal("`spack install` vs plain pip",
          "builds", "spack install", builds.REFERENCE, [{"subject": DEFAULT}], 1.05),
-    Goal(f"Time to concretize `{DEFAULT}` over builtin's recipe",
+    Goal(f"Concretization of `{DEFAULT}` vs builtin's recipe",
          "solves", solves.OURS, solves.BUILTIN, [{"subject": DEFAULT}], 0.25),
-    Goal("Allreduce of 4 B, MPI, over waiting as released",
+    Goal("Allreduce of 4 B over MPI vs Horovod as released",
          *_MPI_RELEASED, _allreduces(4), 0.02),
-    Goal("Allreduce of 4 B, MPI, over mpi4py", *_MPI, _allreduces(4), 15),
-    Goal("Allreduce of 64 KiB to 1 MiB, MPI, over mpi4py, at worst",
+    Goal("Allreduce of 4 B over MPI vs mpi4py", *_MPI, _allreduces(4), 15),
+    Goal("Allreduce of 64 KiB to 1 MiB over MPI vs mpi4py, worst size",
          *_MPI, _allreduces(*(s for s in _SIZES if 2**16 <= s <= 2**20)), 1.7),
-    Goal("Allreduce of 16 MiB and more, MPI, over mpi4py, at worst",
+    Goal("Allreduce of 16 MiB and more over MPI vs mpi4py, worst size",
          *_MPI, _allreduces(*(s for s in _SIZES if s >= 2**24)), 1.0),
-    Goal("Allreduce of any size, Gloo, over torch.distributed, at worst",
+    Goal("Allreduce of any size over Gloo vs torch.distributed, worst size",
          *_GLOO, _allreduces(*_SIZES), 1.0),
-    Goal("Training step of the small model, MPI, over waiting as released",
+    Goal("Training step of the small model over MPI vs Horovod as released",
          *_MPI_RELEASED, _steps("small"), 0.75),
-    Goal("Training step of the medium or large model, MPI, over waiting as released, at worst",
+    Goal("Training step of the medium and large models over MPI vs Horovod as released, worst",
          *_MPI_RELEASED, _steps("medium", "large"), 1.05),
 )  # fmt: skip
 

@@ -68,7 +68,7 @@ def _operations(part: Collectives, controller: str, single: List[Collective], ti
         peer = part.find(PEERS[controller], **{key: getattr(row, key) for key in keys})
         ratio = f", {_ratio(row, peer)}" if peer else ""
         cells[sizes.index(row.bytes)] = _median(row) + ratio
-    header = ["Median, and its ratio to the peer's", *map(size, sizes)]
+    header = ["Median, ratio to the peer's", *map(size, sizes)]
     return Table(title, header, [[name, *cells] for name, cells in rows.items()])
 
 
@@ -78,7 +78,7 @@ def _whole(part: Collectives, controller: str, whole: List[Collective], title: s
     for row in whole:
         where = {"operation": row.operation, "ranks": row.ranks, "bytes": row.bytes}
         released = part.find(RELEASED[controller], **where)
-        # the peer has no groups, so that its tensors one by one are what a group is beside
+        # the peer has no groups: compare with its tensors one by one
         where["operation"] = row.operation.replace("grouped allreduce", "many allreduces")
         peer = part.find(PEERS[controller], **where)
         name = f"{row.operation}, {size(row.bytes)}"
@@ -86,7 +86,7 @@ def _whole(part: Collectives, controller: str, whole: List[Collective], title: s
         rows.append([name, duration(row.median), duration(row.p95), *beside])
     peer_title = PEERS[controller] if controller == "mpi" else "torch.distributed, DDP"
     header = [
-        "What, and its bytes",
+        "Operation, size",
         "Median",
         "95 %",
         "As released",

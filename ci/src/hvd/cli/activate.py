@@ -15,7 +15,7 @@ def activate(
     name: str = BuiltArgument,
     engine: EngineName = BuiltByOption,
     to: Optional[pathlib.Path] = option(
-        "--to DIR", "Directory to write to.  [default: .hvd/activation/...]", None
+        "--to DIR", "Output directory. \\[default: .hvd/activation/...]", None
     ),
     nodes: int = option(
         "--nodes N", "Number of nodes of the jobs, if the site's variables depend on it.", 2, min=1

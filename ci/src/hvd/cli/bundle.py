@@ -26,23 +26,21 @@ def bundle(
     name: str = EnvironmentArgument,
     to: Optional[pathlib.Path] = option(
         "--to DIR|FILE.tar|FILE.tar.gz",
-        "What to write.  [default: a directory below .hvd/bundles]",
+        "Output. \\[default: a directory below .hvd/bundles]",
         None,
     ),
-    with_cache: bool = flag(
-        "--with-cache", "Add a binary cache with what Spack built of it here."
-    ),
+    with_cache: bool = flag("--with-cache", "Add a binary cache of what Spack built for it here."),
     key: str = option(
         "--key KEY",
-        "Sign that with this key of the keyring; see ./hvd cache key.",
+        "Sign the cache with this key of the keyring; see ./hvd cache key.",
         envvar="HVD_CACHE_KEY",
     ),
     spec: str = SpecOption,
 ) -> None:
     """Pack everything an environment needs, for a machine without a network.
 
-    This repository, Spack and its packages at their commits, sources, and wheels for this
-    machine's kind of processor and Python. install.sh in it checks every file, sets everything
+    It contains this repository, Spack and its packages at their commits, sources, and wheels for
+    this machine's processor family and Python. Its install.sh checks every file, sets everything
     up below a prefix, and runs Horovod on two ranks.
     """
     commit = bundles.commit()

@@ -45,7 +45,7 @@ def push(
     url: str = _Url,
     key: str = option(
         "--key KEY",
-        "Sign with this key of the keyring.  [default: the only one]",
+        "Sign with this key of the keyring. \\[default: the only one]",
         envvar="HVD_CACHE_KEY",
     ),
     unsigned: bool = flag("--unsigned", "Sign nothing: for oci://."),
@@ -89,7 +89,7 @@ def list_packages(
     name: str = EnvironmentArgument,
     url: str = _Url,
     unsigned: bool = flag("--unsigned", "Do not require signatures."),
-    verify: bool = flag("--verify", "Fetch each package, and compare it with what was signed."),
+    verify: bool = flag("--verify", "Download each package, and verify signature and checksum."),
 ) -> None:
     """List a concretized environment's packages and which of them the cache has.
 
@@ -126,7 +126,7 @@ def key(
 ) -> None:
     """Make, import, export or list signing keys.
 
-    They are in a keyring of this checkout, or in SPACK_GNUPGHOME; never in ~/.gnupg.
+    Keys are kept in this checkout's keyring, or in SPACK_GNUPGHOME; never in ~/.gnupg.
     """
     process.adopt_orphans()
     if (name or email) and add:
@@ -156,7 +156,8 @@ def trust(
 ) -> None:
     """Trust a key, so that packages signed with it may be installed.
 
-    With a whole fingerprint, which those who push tell you, the key comes from the cache.
+    Given a full fingerprint, which you get from the people who push, the key comes from the
+    cache.
     """
     process.adopt_orphans()
     if not keyring.is_fingerprint(wanted):

@@ -20,21 +20,20 @@ def canary(
     names: Optional[List[str]] = typer.Argument(
         None,
         metavar="[NAME]...",
-        help="Environments, or py-horovod for a Spack with nothing else.  [default: all]",
+        help="Environments, or py-horovod for a plain Spack. \\[default: all]",
     ),
     to: Optional[pathlib.Path] = option(
         "--to DIR",
-        "Where to write report.md and report.json.  [default: .hvd/reports/canary]",
+        "Where to write report.md and report.json. \\[default: .hvd/reports/canary]",
         None,
     ),
 ) -> None:
-    """Solve everything with the newest commits of Spack and its packages, and bisect what fails.
+    """Concretize everything with the newest Spack and packages, and bisect failures.
 
-    --spack and --packages name git repositories with their history; --pair is the supported pair
-    between which and the newest commits is searched. Nothing is built, and no solution of this
-    checkout changes.
+    --spack and --packages name git repositories with their history. The bisection starts from the
+    commits of --pair. Nothing is built, and no kept solution changes.
 
-    Exit status: 1 if something has no right solution.
+    Exit status: 1 if something has no valid solution.
     """
     known = upkeep.names()
     for name in names or []:

@@ -33,7 +33,8 @@ def check(
 ) -> None:
     """Check a built environment on its site's nodes, in jobs, with ReFrame.
 
-    What was built, then two ranks on one node and on two, for each framework and operation.
+    Checks what was built, then runs two ranks on one node and on two, for each framework and
+    operation.
     Further arguments go to ReFrame: ./hvd check ENV -- --list
     """
     machine = site.of(name)

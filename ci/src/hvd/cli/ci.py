@@ -34,11 +34,11 @@ NamesArgument = typer.Argument(
 NameArgument = typer.Argument(..., metavar="ENV", help="Environment of the job.")
 CacheOption = option(
     "--cache URL|PATH",
-    "Binary cache to look in and push to; where not given, one below .hvd/ci.",
+    "Binary cache to search and push to. \\[default: below .hvd/ci]",
     envvar="HVD_CI_CACHE",
 )
 OutputOption = option(
-    "--output -o FILE", "The child pipeline; where not given, .hvd/ci/pipeline.yml.", None
+    "--output -o FILE", "Child pipeline. \\[default: .hvd/ci/pipeline.yml]", None
 )
 
 
@@ -56,7 +56,7 @@ def print_matrix() -> None:
 
 @app.command()
 def sites() -> None:
-    """Name what the sites' files say that is to be checked again; exit status 1 if anything."""
+    """List what is due to be checked again in the sites' files; exit status 1 if anything."""
     stale = site_ages.stale(datetime.date.today())
     for each in stale:
         console.note(each)
@@ -95,11 +95,11 @@ def smoke(options: Options, name: str = NameArgument) -> None:
 def propose(
     directory: Optional[pathlib.Path] = option(
         "--from DIR",
-        "Where ./hvd versions has written proposals.json.  [default: .hvd/versions]",
+        "Directory of proposals.json. \\[default: .hvd/versions]",
         None,
     ),
 ) -> None:
-    """Push the newer versions that ./hvd versions proposed to a branch, and open a change."""
+    """Push the proposals of ./hvd versions to a branch, and open a pull or merge request."""
     proposals = proposal.load(directory or paths.state() / "versions")
     branch = proposing.propose(proposals)
     console.note(f"pushed to {branch}" if branch else "nothing to change")

@@ -52,11 +52,11 @@ BuiltByOption = option("--engine", "Engine that built it; auto prefers Spack.", 
 SpecOption = _build(
     "--spec SPEC", "Build this py-horovod instead of the environment's, in a derived environment."
 )
-JobsOption = _build("--jobs -j", "Parallel compile jobs.  [default: number of cores]", 0, min=0)
+JobsOption = _build("--jobs -j", "Parallel compile jobs. \\[default: number of cores]", 0, min=0)
 
 #: The options that :func:`takes` adds, by parameter: type and definition.
 _OPTIONS: Dict[str, Tuple[type, Any]] = {
-    "engine": (EngineName, _build("--engine", "What builds.", EngineName.auto)),
+    "engine": (EngineName, _build("--engine", "Build engine.", EngineName.auto)),
     "jobs": (int, JobsOption),
     "python": (
         str,

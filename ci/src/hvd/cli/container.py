@@ -30,19 +30,19 @@ def container(
         "--format", "Apptainer, or Podman, Docker and Shifter.", Format.containerfile
     ),
     output: Optional[pathlib.Path] = option(
-        "--output -o FILE", "Output file.  [default: standard output]", None
+        "--output -o FILE", "Output file. \\[default: standard output]", None
     ),
     spec: str = option("--spec SPEC", "Build this py-horovod instead of the environment's."),
     mpi: str = option(
-        "--mpi ABI", "ABI of the host's MPI: openmpi or mpich.  [default: the site's, or openmpi]"
+        "--mpi ABI", "ABI of the host's MPI: openmpi or mpich. \\[default: the site's, or openmpi]"
     ),
     target: str = option(
-        "--target TARGET", "Oldest processor to support.  [default: the site's, or x86_64_v3]"
+        "--target TARGET", "Oldest processor to support. \\[default: the site's, or x86_64_v3]"
     ),
 ) -> None:
     """Write a container image definition with an environment's Horovod.
 
-    It is built in this checkout, and tests Horovod on two ranks while it is built:
+    Build the image in this checkout. The build tests Horovod on two ranks:
 
     ./hvd container local-hvd -o Containerfile && podman build -f Containerfile -t horovod .
     """

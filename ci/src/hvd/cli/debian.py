@@ -25,7 +25,7 @@ def enter(
     ),
     options: Optional[List[str]] = option(
         "--apt OPTION",
-        "For making the root, such as 'Acquire::Check-Valid-Until \"false\"' for an "
+        "apt option for the root, such as 'Acquire::Check-Valid-Until \"false\"' for an "
         "old snapshot of a mirror.",
         None,
     ),

@@ -21,7 +21,7 @@ _WHAT = "An environment, a spack.lock, a dag.json, or REVISION:PATH of one."
 
 def diff(
     before: str = typer.Argument(..., metavar="A", help=_WHAT),
-    after: str = typer.Argument(..., metavar="B", help="The later one."),
+    after: str = typer.Argument(..., metavar="B", help="The newer one."),
     markdown: bool = flag("--markdown", "Print Markdown, for a merge request."),
 ) -> None:
     """Show what changed between two solutions: packages, versions, variants, compilers, hashes.

@@ -27,7 +27,7 @@ def write_externals(
     ),
     python: str = option("--python PYTHON", "Python to inspect.", ...),
     scope: Optional[pathlib.Path] = option(
-        "--scope FILE", "Output file.  [default: standard output]", None
+        "--scope FILE", "Output file. \\[default: standard output]", None
     ),
     arch: str = option(
         "--arch 'os=OS target=TARGET'", "Architecture of every external, for a site's environment."

@@ -22,22 +22,22 @@ _job = functools.partial(option, rich_help_panel="The job (with --batch)")
 def install_kernel(
     name: str = BuiltArgument,
     engine: EngineName = BuiltByOption,
-    user: bool = _where("--user", "For yourself, in your home: where none is chosen.", False),
-    prefix: str = _where("--prefix DIR", "Below DIR/share/jupyter."),
-    sys_prefix: bool = _where("--sys-prefix", "Below the environment's own Python.", False),
-    kernel_name: str = _where("--name NAME", "Its name; hvd-ENV-ENGINE if not given."),
+    user: bool = _where("--user", "In your home directory: the default.", False),
+    prefix: str = _where("--prefix DIR", "In DIR/share/jupyter."),
+    sys_prefix: bool = _where("--sys-prefix", "In the environment's own Python.", False),
+    kernel_name: str = _where("--name NAME", "Kernel name. \\[default: hvd-ENV-ENGINE]"),
     whole_script: bool = _job(
-        "--batch", "Print the batch script that starts JupyterLab on a node, too.", False
+        "--batch", "Also print a batch script that starts JupyterLab on a node.", False
     ),
-    jupyter: str = _job("--jupyter PATH", "The jupyter to start; that of PATH if not."),
-    login: str = _job("--login [USER@]HOST", "How the machine is reached by ssh."),
+    jupyter: str = _job("--jupyter PATH", "jupyter to start. \\[default: from PATH]"),
+    login: str = _job("--login [USER@]HOST", "Login node, for the ssh command."),
     account: str = _job("--account NAME", "Account to charge."),
     time: str = _job("--time H:MM:SS", "Time limit."),
     queue: str = _job("--queue NAME", "Queue, partition or quality of service."),
 ) -> None:
     """Install a Jupyter kernel for a built environment.
 
-    The environment's Python needs ipykernel; Jupyter itself may be of another Python.
+    The environment's Python needs ipykernel; Jupyter itself may use another Python.
     """
     if [user, bool(prefix), sys_prefix].count(True) > 1:
         raise HvdError("--user, --prefix and --sys-prefix exclude each other", "choose one")

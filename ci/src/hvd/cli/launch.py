@@ -16,40 +16,40 @@ from hvd.core.errors import HvdError
 from hvd.launch import batch, methods, request, schedulers, start
 from hvd.launch.request import Request
 
-_shape = functools.partial(option, rich_help_panel="How many ranks, and where")
-_how = functools.partial(option, rich_help_panel="How they are started")
-_printed = functools.partial(option, rich_help_panel="What is printed or done")
-_job = functools.partial(option, rich_help_panel="What the scheduler is told")
+_shape = functools.partial(option, rich_help_panel="Ranks and nodes")
+_how = functools.partial(option, rich_help_panel="Launcher")
+_printed = functools.partial(option, rich_help_panel="Output")
+_job = functools.partial(option, rich_help_panel="Job")
 _number = functools.partial(_shape, default=None, min=1)
 
 
 def launch(
     name: str = typer.Argument(..., metavar="ENV", help="Environment; see environments/sites."),
-    words: Optional[List[str]] = typer.Argument(None, metavar="PROGRAM", help="To run."),
+    words: Optional[List[str]] = typer.Argument(None, metavar="PROGRAM", help="Program."),
     nodes: Optional[int] = _number(
-        "--nodes N", "Number of nodes.  [default: 1, or those of --hosts]"
+        "--nodes N", "Number of nodes. \\[default: 1, or those of --hosts]"
     ),
     ranks_per_node: Optional[int] = _number(
-        "--ranks-per-node R", "Ranks per node.  [default: one per GPU]"
+        "--ranks-per-node R", "Ranks per node. \\[default: one per GPU]"
     ),
     hosts_list: str = _shape("--hosts LIST", "Hosts, for example 'server[1-4]'."),
     partition: str = _shape("--partition NAME", "Another of the site's partitions."),
-    racks: Optional[int] = _number("--racks N", "Reserve whole racks, that many (LSF)."),
-    aisles: Optional[int] = _number("--aisles N", "In that many aisles (ddlrun)."),
+    racks: Optional[int] = _number("--racks N", "Reserve this many whole racks (LSF)."),
+    aisles: Optional[int] = _number("--aisles N", "Number of aisles (ddlrun)."),
     via: str = _how("--via METHOD", f"Launch method: {', '.join(methods.METHODS)}."),
-    gloo: bool = _how("--gloo", "Horovod's controller is Gloo (horovodrun).", False),
+    gloo: bool = _how("--gloo", "Use Gloo as Horovod's controller (horovodrun).", False),
     rdma: bool = _how("--rdma", "MPI uses RDMA (mpirun).", False),
     torch: bool = _how("--torch", "Set torch.distributed's variables, for DDP.", False),
     image: str = _how("--image IMAGE", "Start the program in this Shifter image."),
-    smpiargs: str = _how("--smpiargs TEXT", "For Spectrum MPI (jsrun)."),
-    rankfile: str = _how("--rankfile FILE", "Which rank is where (ddl-mpirun)."),
+    smpiargs: str = _how("--smpiargs TEXT", "Arguments for Spectrum MPI (jsrun)."),
+    rankfile: str = _how("--rankfile FILE", "Rank file (ddl-mpirun)."),
     env: List[str] = _how("--env NAME=VALUE", "A variable for the program; repeatable.", ()),
     whole_script: bool = _printed("--batch", "Print the whole batch script.", False),
-    ask: bool = _printed("--ask", "Print an srun that gets the nodes too.", False),
+    ask: bool = _printed("--ask", "Print an srun that also allocates the nodes.", False),
     allocate: bool = _printed(
-        "--allocate", "Print the command that gets nodes to type on.", False
+        "--allocate", "Print the command that allocates nodes to work on.", False
     ),
-    run: bool = _printed("--run", "Run the program, inside a job.", False),
+    run: bool = _printed("--run", "Run the program; only inside a job.", False),
     account: str = _job("--account NAME", "Account to charge."),
     time: str = _job("--time H:MM:SS", "Time limit."),
     queue: str = _job("--queue NAME", "Queue, partition or quality of service."),
@@ -57,11 +57,13 @@ def launch(
     output: str = _job("--output FILE", "File for stdout."),
     error: str = _job("--error FILE", "File for stderr."),
     module: List[str] = _job(
-        "--module NAMES", "Load these in place of the site's; repeatable.", ()
+        "--module NAMES", "Load these instead of the site's; repeatable.", ()
     ),
-    setup: List[str] = _job("--setup LINE", "Shell in place of the activation; repeatable.", ()),
+    setup: List[str] = _job(
+        "--setup LINE", "Shell line instead of the activation; repeatable.", ()
+    ),
     expand: bool = _job(
-        "--expand", "Leave $NAME in the program's words to the job's shell.", False
+        "--expand", "Let the job's shell expand $NAME in the program's arguments.", False
     ),
 ) -> None:
     """Print the command that starts a program on many ranks, or run it.

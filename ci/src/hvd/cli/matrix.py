@@ -37,8 +37,10 @@ def matrix(
     cuda: bool = flag(
         "--cuda", "Accept CUDA builds of frameworks if there are no others (gigabytes)."
     ),
-    listed: bool = flag("--list", "List the cells; try none."),
-    make_page: bool = flag("--page", "Write docs/support-matrix.md from the results; try none."),
+    listed: bool = flag("--list", "List the cells; run none."),
+    make_page: bool = flag(
+        "--page", "Write docs/support-matrix.md from the results; run no cell."
+    ),
     check: bool = flag("--check", "Fail if the page is out of date; write nothing."),
 ) -> None:
     """Build and test the cells of ci/matrix.yaml and keep every result.

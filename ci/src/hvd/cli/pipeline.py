@@ -58,7 +58,7 @@ def concretize(
 def lock(
     options: Options,
     names: Optional[List[str]] = typer.Argument(
-        None, metavar="[ENV]...", help="Site environments.  [default: all]"
+        None, metavar="[ENV]...", help="Site environments. \\[default: all]"
     ),
     check: bool = flag("--check", "Fail if the solution changed; write nothing."),
 ) -> None:

@@ -32,10 +32,10 @@ class ToolName(str, enum.Enum):
 
 def publish(
     names: Optional[List[str]] = typer.Argument(
-        None, metavar="[ENV]...", help="Built environments; see ./hvd list.  [default: local-hvd]"
+        None, metavar="[ENV]...", help="Built environments; see ./hvd list. \\[default: local-hvd]"
     ),
     root: pathlib.Path = option("--root DIR", "Root of the module tree.", ...),
-    tool: Optional[ToolName] = option("--tool", "Module tool.  [default: the site's tool]", None),
+    tool: Optional[ToolName] = option("--tool", "Module tool. \\[default: the site's tool]", None),
     engine: EngineName = BuiltByOption,
     default: bool = flag("--default", "Make it the default version."),
     suffix: str = option("--suffix WORD", "Append this to the module's version."),

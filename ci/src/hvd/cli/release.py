@@ -23,13 +23,13 @@ def release(
         "--bundle ENV", "Add a bundle of this environment (gigabytes); may be repeated.", None
     ),
     to: Optional[pathlib.Path] = option(
-        "--to DIR", "Where the files go.  [default: .hvd/releases/VERSION]", None
+        "--to DIR", "Directory for the files. \\[default: .hvd/releases/VERSION]", None
     ),
 ) -> None:
     """Release this checkout: a commit with the version, a tag, an archive, checksums.
 
-    The section Unreleased of CHANGELOG.md becomes that of the version, with the pairs of Spack
-    and packages that are tested, and the text of the tag. All is made or nothing; nothing is
+    The section Unreleased of CHANGELOG.md gets the version and the tested pairs of Spack and
+    packages, and becomes the text of the tag. If a step fails, nothing is released. Nothing is
     pushed.
     """
     after = upkeep.check(version)

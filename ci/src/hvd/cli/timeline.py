@@ -18,10 +18,10 @@ from hvd.timeline import picture, tables, trace
 
 def timeline(
     file: pathlib.Path = typer.Argument(
-        ..., metavar="FILE", help="The file that HOROVOD_TIMELINE named."
+        ..., metavar="FILE", help="File written for HOROVOD_TIMELINE."
     ),
     output: Optional[pathlib.Path] = option(
-        "--output -o FILE", "Plot to write, .png or .svg.  [default: beside FILE, .png]", None
+        "--output -o FILE", "Plot to write, .png or .svg. \\[default: beside FILE, .png]", None
     ),
     top: int = option("--top N", "Tensors to show.", 10, min=1),
 ) -> None:

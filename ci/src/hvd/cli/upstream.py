@@ -11,16 +11,16 @@ from hvd.upkeep import upstream as upkeep
 
 
 def upstream(
-    to: pathlib.Path = option("--to DIR", "Where the mails go; a new directory.", ...),
+    to: pathlib.Path = option("--to DIR", "New directory for the mails.", ...),
     horovod: str = option(
         "--horovod PATH|URL",
-        "Horovod's repository.  [default: the official one]",
+        "Horovod's repository. \\[default: the official one]",
         envvar="HVD_HOROVOD",
     ),
 ) -> None:
     """Write the patches as mails for Horovod's newest commit, ready for a person to send.
 
-    Nothing is sent. docs/upstream.md lists all patches, and what is for other projects.
+    Nothing is sent. docs/upstream.md lists all patches, with those for other projects.
     """
     log = paths.state() / "logs" / "upstream.log"
     taken, left = upkeep.series(horovod or pinned().git["horovod"], to, log)

@@ -28,23 +28,25 @@ _COLOURS = {"works": "green", "fails": "red", "not known": "yellow"}
 def versions(
     options: Options,
     names: Optional[List[str]] = typer.Argument(
-        None, metavar="[NAME]...", help="Distributions or repositories.  [default: all]"
+        None, metavar="[NAME]...", help="Distributions or repositories. \\[default: all]"
     ),
     check: bool = flag("--check", "Look up newer releases, and propose them."),
-    run: bool = flag("--run", "Try what is proposed in a copy of this checkout."),
+    run: bool = flag("--run", "Try the proposals in a copy of this checkout."),
     cuda: bool = flag("--cuda", "With --run: accept CUDA builds of frameworks (gigabytes)."),
     apply: bool = flag(
-        "--apply", "Change the files as the last --check proposed; not what fails."
+        "--apply", "Apply the proposals of the last --check, except those that failed."
     ),
     to: Optional[pathlib.Path] = option(
-        "--to DIR", "Where proposals.json and proposals.md are.  [default: .hvd/versions]", None
+        "--to DIR",
+        "Directory of proposals.json and proposals.md. \\[default: .hvd/versions]",
+        None,
     ),
 ) -> None:
-    """Show what is pinned, look up newer releases, and propose the change.
+    """Show pinned versions, look up newer releases, and propose changes.
 
     For example: ./hvd versions --check --run torch
 
-    A proposal names the lines to change, and the cells of the support matrix that tell whether
+    A proposal names the lines to change, and the cells of the support matrix that show whether
     it works. Nothing in this checkout is changed without --apply.
     """
     directory = to or paths.state() / "versions"

@@ -19,7 +19,7 @@ def wheel(
     name: str = BuiltArgument,
     engine: EngineName = BuiltByOption,
     to: Optional[pathlib.Path] = option(
-        "--to DIR", "Directory to write to.  [default: .hvd/wheels]", None
+        "--to DIR", "Output directory. \\[default: .hvd/wheels]", None
     ),
 ) -> None:
     """Pack the Horovod of a built environment as a wheel, for pip on other machines.

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Set up what is in this bundle, without a network: check every file, install below a prefix,
-# and run Horovod on two ranks.
+# Install this bundle without a network: check every file, set everything up below a prefix, and run
+# Horovod on two ranks.
 set -eu
 
 usage() {
@@ -21,7 +21,7 @@ fail() {
     exit 2
 }
 
-# what there is in the bundle and what the checksums name, one file a line
+# the files in the bundle, and those that the checksums name, one per line
 files() { (cd "$bundle" && find . ! -type d ! -name SHA256SUMS | sed 's|^\./||' | LC_ALL=C sort); }
 named() { cut -c 67- "$bundle/SHA256SUMS" | LC_ALL=C sort; }
 
@@ -83,7 +83,7 @@ check
 [ "$(uname -m)" = "$MACHINE" ] ||
     fail "this bundle is for $MACHINE, and this machine is $(uname -m)" "make one on such a machine"
 interpreter=$(find_python)
-# two ranks need a node of the site, and a login node may not be one
+# two ranks may need a compute node of the site
 [ -z "$SITE" ] || last=build
 
 mkdir -p "$prefix"
@@ -104,7 +104,7 @@ else
     # a bundle may come from a medium that is read-only
     chmod -R u+w "$prefix"
     cat >"$prefix/env.sh" <<EOF
-# Source it before ./hvd: all comes from this prefix, and nothing from a network.
+# Source it before ./hvd: everything comes from this prefix, nothing from a network.
 export XDG_CACHE_HOME='$prefix/cache' MPLCONFIGDIR='$prefix/cache/matplotlib'
 export HVD_SPACK='$prefix/git/spack.git' HVD_PACKAGES='$prefix/git/packages.git'
 export PIP_CONFIG_FILE=/dev/null PIP_NO_INDEX=1 PIP_FIND_LINKS='$prefix/wheels'
@@ -125,7 +125,7 @@ set -- "$ENVIRONMENT"
 if [ -d "$prefix/binaries" ] && [ "$engine" = spack ]; then
     "$interpreter" ./hvd cache trust "$prefix/binaries/key.asc"
     "$interpreter" ./hvd cache pull "$@" --url "$prefix/binaries" ||
-        echo "the binary cache is for another machine than this; building"
+        echo "the binary cache is for another kind of machine; building instead"
 fi
 "$interpreter" ./hvd "$last" "$@" --engine "$engine"
 echo "to use it: . $prefix/env.sh; then in $prefix/hvd: ./hvd activate $ENVIRONMENT"

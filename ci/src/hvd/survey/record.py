@@ -59,7 +59,7 @@ class Record:
         return None if status or re.search(r"\bERROR:", error) else found
 
     def add(self, command: str, output: str) -> None:
-        """Keep the output of a command that somebody else ran."""
+        """Keep the output of a command that someone else ran."""
         self.entries.append(f"$ {command}\n{output.rstrip()}\n")
 
     def text(self) -> str:
