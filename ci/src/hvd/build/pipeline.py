@@ -26,8 +26,8 @@ Engine = Union[SpackEngine, PipEngine]
 Solution = Union[SpackSolution, PipSolution]
 #: Seconds that one launch of the smoke test may take.
 SMOKE_TIMEOUT = 180.0
-#: How much longer, where programs are emulated.
-_EMULATED = 5
+#: How much longer, where programs are emulated; TensorFlow and its Keras need most of it.
+_EMULATED = 10
 
 
 @dataclasses.dataclass(frozen=True)
