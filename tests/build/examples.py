@@ -92,6 +92,6 @@ def check(example: Example, start: str, resume: str, *later: object) -> None:
     found = timeline.read(trace)
     assert {"NEGOTIATE_ALLREDUCE", "ALLREDUCE"} <= set(found.entered) and found.seconds > 0
     # both ranks were there, and steps of both epochs
-    assert {rank for each in found.negotiations for rank, _ in each.ready} == {0, 1}
+    assert {rank for _, ready in found.negotiations for rank in ready} == {0, 1}
     assert max(tensor.operations for tensor in totals.tensors(found)) >= 2 * 1024 // 64
     assert picture.draw(found, trace.name, "png", 10).startswith(b"\x89PNG")

@@ -58,7 +58,7 @@ def test_it_is_for_its_user_alone(script, tmp_path):
         words = [script, "--allow-root"]
         process = subprocess.Popen(words, env=variables, cwd=home, stdout=sink, stderr=sink)
     try:
-        printed = awaited(output, r"token that this shows .*:\s+cat (\S+)", process)
+        printed = awaited(output, r"To see the token.*:\s+cat (\S+)", process)
         file = pathlib.Path(printed[1])
         token = file.read_text()
         assert re.fullmatch("[0-9a-f]{64}", token)
