@@ -134,8 +134,16 @@ class Library:
 
 
 @pytest.mark.parametrize("version", ["0.24.0", "0.28.1"])
+@pytest.mark.parametrize("framework", ["tensorflow", "mxnet"])
+def test_waits_that_nothing_announces_are_inferred(horovod_tree, framework, version):
+    """waiting.patch; PyTorch says when it waits."""
+    code = (horovod_tree(version, "") / f"horovod/{framework}/mpi_ops.py").read_text()
+    assert code.count("_basics.MPI_LIB_CTYPES.horovod_infer_waits()") == 1
+
+
+@pytest.mark.parametrize("version", ["0.24.0", "0.28.1"])
 def test_an_eager_operation_of_tensorflow_says_that_it_waits(horovod_tree, version):
-    """waiting.patch; in a graph an operation is only added, and nobody waits."""
+    """waiting.patch; in a graph an operation is only added, and nothing waits yet."""
     code = ast.parse((horovod_tree(version, "") / "horovod/tensorflow/mpi_ops.py").read_text())
     (proxy,) = [each for each in code.body if getattr(each, "name", "") == "_WaitingLibrary"]
     eager, library = [True], Library()

@@ -11,6 +11,8 @@ import subprocess
 
 import pytest
 
+from tests import compiling
+from tests.checkout import run
 from tests.ranks import LAUNCHED, ranks_of
 
 pytestmark = pytest.mark.xdist_group("built")
@@ -161,6 +163,72 @@ if rank == 0:
 """
 
 
+#: As TensorFlow's graphs do: nothing says who waits. A thread looks whether its tensors are done.
+#: The first two rounds may each take three cycles of a second: the first has no round before it,
+#: and the second ends the first.
+ROUNDS = """
+from horovod.torch import mpi_ops
+
+mpi_ops._basics.MPI_LIB_CTYPES.horovod_infer_waits()
+
+
+def poll(tensors):
+    handles = [
+        hvd.allreduce_async(torch.full((3,), float(i)), op=hvd.Sum, name=f"{i} of {tensors}")
+        for i in range(tensors)
+    ]
+    while not all(hvd.poll(each) for each in handles):
+        time.sleep(0.001)
+    assert [hvd.synchronize(each)[0].item() for each in handles] == [
+        size * i for i in range(tensors)
+    ]
+
+
+for tensors in 1, 7:
+    for _ in range(3):
+        poll(tensors)
+    begin = time.perf_counter()
+    for _ in range(30):
+        poll(tensors)
+    assert time.perf_counter() - begin < 15
+"""
+#: The background thread's sleep, with a thread that waits and no other thread.
+SLEEP = """
+#include <cassert>
+#include "horovod/common/waiters.h"
+
+using horovod::common::Waiters;
+
+int main() {
+  Waiters waiters;
+  auto soon = [] { return Waiters::Clock::now() + std::chrono::milliseconds(20); };
+  auto sleep = [&](bool tensors) { return waiters.Sleep(soon(), [=] { return tensors; }); };
+  assert(!sleep(true));
+  waiters.Begin(true);
+  assert(sleep(true));
+  assert(!sleep(false));
+  waiters.End(true);
+  waiters.Begin(false);
+  assert(sleep(false));
+  waiters.End(false);
+  assert(!sleep(true));
+  waiters.Infer();
+  for (const char* name : {"a", "b", "a"}) {
+    waiters.Enqueued(name);
+    assert(!sleep(true));
+  }
+  waiters.Enqueued("b");
+  assert(sleep(true));
+  assert(!sleep(false));
+  waiters.Enqueued("a");
+  assert(!sleep(true));
+  waiters.Enqueued("b");
+  waiters.Enable(false);
+  assert(!sleep(true));
+}
+"""
+
+
 def run_ranks(built, launcher, body, folder, **options):
     """Run ``body`` on each rank; return the output.  All ranks must come to its end."""
     options = {"limit": LIMIT, "HOROVOD_CYCLE_TIME": CYCLE, **options}
@@ -214,3 +282,19 @@ def test_the_switch_turns_it_off(built_horovod, tmp_path):
     with pytest.raises(subprocess.TimeoutExpired):
         off = {"HOROVOD_WAKE_ON_WAIT": "0"}
         run_ranks(built_horovod, "mpirun", APART, tmp_path, limit=40, **off)
+
+
+@pytest.mark.parametrize("launcher", LAUNCHED)
+def test_a_complete_round_is_waited_for(built_horovod, tmp_path, launcher):
+    run_ranks(built_horovod, launcher, ROUNDS, tmp_path, HOROVOD_CYCLE_TIME="1000")
+
+
+@pytest.mark.parametrize("version", ["0.24.0", "0.28.1"])
+def test_when_the_background_thread_hurries(tree, tmp_path, version):
+    """A thread whose tensor is done may need the core that the background thread is on."""
+    program = tmp_path / "sleep.cc"
+    program.write_text(SLEEP)
+    command = ["c++", "-std=c++14", "-Wall", "-Werror", "-pthread"]
+    command += [*compiling.includes(tree(version)), program, "-o", tmp_path / "sleep"]
+    run(command)
+    run([tmp_path / "sleep"])
