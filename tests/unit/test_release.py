@@ -65,6 +65,18 @@ def test_a_release_is_a_commit_a_tag_and_files(clone, tmp_path):
         assert "hvd-0.1.0/hvd" in archive.getnames()
 
 
+def test_files_that_are_added_have_checksums(clone, tmp_path):
+    wheel, missing = tmp_path / "horovod.whl", tmp_path / "missing.whl"
+    wheel.write_bytes(b"wheel")
+    added = ["--add", wheel, "--to", tmp_path / "out"]
+    for wrong, message in (missing, "cannot copy"), (wheel, "two files have the name"):
+        assert message in make(clone, "0.1.0", *added, "--add", wrong, status=17)
+        assert git(clone, "tag") == "" and not (tmp_path / "out").exists()
+    make(clone, "0.1.0", *added)
+    assert "  horovod.whl\n" in (tmp_path / "out" / "SHA256SUMS").read_text()
+    run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=tmp_path / "out")
+
+
 def test_the_next_one_has_a_section_of_its_own(clone, tmp_path):
     make(clone, "0.1.0", "--to", tmp_path / "1")
     said = make(clone, "0.2.0", "--to", tmp_path / "2", status=2)

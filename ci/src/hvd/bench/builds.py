@@ -19,9 +19,11 @@ from hvd.report import report_stage
 
 #: The row that the others are compared with.
 REFERENCE = "plain pip"
+#: Undoes symbols.patch.
+SYMBOLS = {"CXXFLAGS": "-g"}
 #: The rows, and the steps that each times.
 NOTES = {
-    REFERENCE: "pip install of the patched source tree with the same flags",
+    REFERENCE: "pip install of the patched source tree, with debug symbols as in the release",
     "hvd pip": "unpack, patch, virtual environment, pip install",
     "spack install": "py-horovod only; its dependencies are installed",
     "binary cache": "py-horovod from a binary cache: verify, unpack, relocate",
@@ -31,8 +33,8 @@ NOTES = {
 def run(environment: Environment, options: Options, repeat: int = 1) -> Benchmark:
     """Build ``environment`` in each way, ``repeat`` times in turn, and report the times.
 
-    The reference is ``pip install`` of the patched source tree, as the released one does not
-    compile with current versions of PyTorch.
+    The reference is ``pip install`` of the patched source tree with the release's debug symbols:
+    the released tree does not compile with current versions of PyTorch.
 
     Raises:
         StageFailed: a build failed.
@@ -94,7 +96,7 @@ def _once(run: Run, pip: PipSolution, spack: SpackSolution) -> List[float]:
     stamp.clear(pip.engine.directory)
     with run.step("plain pip install") as task:
         source = pip.prepare(task.log)
-        plain = timed(pip.pip_install, source, task.log)
+        plain = timed(pip.pip_install, source, task.log, SYMBOLS)
         task.say(f"{plain:.1f} s in pip itself")
     times = [plain, timed(pip.build, run)]
     spack.build(run)

@@ -57,7 +57,7 @@ _GLOO = ("collectives", OURS["gloo"], PEERS["gloo"])
 #: Two ranks wherever there are ranks.
 GOALS = (
     Goal("`spack install` vs plain pip",
-         "builds", "spack install", builds.REFERENCE, [{"subject": DEFAULT}], 1.05),
+         "builds", "spack install", builds.REFERENCE, [{"subject": DEFAULT}], 0.75),
     Goal(f"Concretization of `{DEFAULT}` vs builtin's recipe",
          "solves", solves.OURS, solves.BUILTIN, [{"subject": DEFAULT}], 0.25),
     Goal("Allreduce of 4 B over MPI vs Horovod as released",

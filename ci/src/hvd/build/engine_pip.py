@@ -189,8 +189,10 @@ class PipSolution:
         flags = machine.architecture_flags("".join(self.spec.values("target")))
         return self.recipe.build_environment(self.spec, prefixes, flags, self.engine.jobs)
 
-    def pip_install(self, tree: pathlib.Path, log: pathlib.Path) -> None:
-        """``pip install`` the source ``tree`` into the virtual environment."""
+    def pip_install(
+        self, tree: pathlib.Path, log: pathlib.Path, variables: Optional[Mapping[str, str]] = None
+    ) -> None:
+        """``pip install`` the source ``tree`` with ``variables`` into the virtual environment."""
         environment = process.clean_environment(self._path)
         environment.update(self.mpi.variables if self.mpi else {})
         for name in self.recipe.module.LEAKS:
@@ -199,7 +201,7 @@ class PipSolution:
             [self.engine.venv / "bin" / "python", "-m", "pip", "install", "--verbose"]
             + ["--no-build-isolation", "--no-deps", "--no-index", "--no-cache-dir", tree],
             log=log,
-            env={**environment, **self.flags},
+            env={**environment, **self.flags, **(variables or {})},
             timeout=_BUILD_TIMEOUT,
         )
 

@@ -22,6 +22,9 @@ def release(
     bundles: Optional[List[str]] = option(
         "--bundle ENV", "Add a bundle of this environment (gigabytes); may be repeated.", None
     ),
+    add: Optional[List[pathlib.Path]] = option(
+        "--add FILE", "Add this file, such as a wheel of ./hvd wheel; may be repeated.", None
+    ),
     to: Optional[pathlib.Path] = option(
         "--to DIR", "Directory for the files. \\[default: .hvd/releases/VERSION]", None
     ),
@@ -38,6 +41,6 @@ def release(
     directory = (to or paths.state() / "releases" / version).expanduser().absolute()
     run = Run("release", "git")
     with run.stage("release"), run.step(f"v{version}") as task:
-        upkeep.make(version, after, sign, bundles or [], directory, task)
+        upkeep.make(version, after, sign, bundles or [], add or [], directory, task)
         task.say(paths.shorten(directory))
     console.note(f"to publish it: git push origin HEAD v{version}, and the files")

@@ -59,6 +59,7 @@ def make(
     after: str,
     key: str,
     bundles: Sequence[str],
+    added: Sequence[pathlib.Path],
     directory: pathlib.Path,
     task: Step,
 ) -> None:
@@ -68,9 +69,11 @@ def make(
         after: the commit that it comes after, of :func:`check`.
         key: the releaser's key, in their own keyring; empty to sign nothing.
         bundles: environments to pack for machines without a network.
+        added: files to copy, such as wheels.
 
     Raises:
-        HvdError: git or gpg refused, a bundle failed, or ``directory`` exists.
+        HvdError: git or gpg refused, a bundle failed, a file cannot be copied, or ``directory``
+            exists.
     """
     if directory.exists():
         raise HvdError(f"{directory} is there already", "remove it, or name another with --to")
@@ -83,6 +86,8 @@ def make(
             name = f"hvd-{version}"
             archive = ("archive", f"--prefix={name}/", "-o", files / f"{name}.tar.gz", commit)
             _git(paths.ROOT, *archive)
+            for each in added:
+                _copy(each, files)
             for each in bundles:
                 task.say(f"bundle of {each}")
                 command = checkout.command("bundle", each, "--to", files / f"{name}-{each}.tar")
@@ -103,6 +108,15 @@ def make(
                 _git(paths.ROOT, "tag", "--delete", f"v{version}")
                 raise
         os.rename(files, directory)
+
+
+def _copy(file: pathlib.Path, directory: pathlib.Path) -> None:
+    if (directory / file.name).exists():
+        raise HvdError(f"two files have the name {file.name}", "rename one, and try again")
+    try:
+        shutil.copyfile(file, directory / file.name)
+    except OSError as error:
+        raise HvdError(f"cannot copy {file}: {error.strerror}", _NOTHING) from error
 
 
 def _commit(version: str, tree: pathlib.Path) -> str:
