@@ -6,6 +6,7 @@ import urllib.parse
 
 import cyclonedx.schema._res
 import jsonschema
+import referencing.jsonschema
 
 from hvd.build import bom, components
 from hvd.build.components import Component
@@ -29,9 +30,15 @@ def validate(document):
     names = [f"{name}.SNAPSHOT.schema.json" for name in ("bom-1.6", "spdx", "jsf-0.82")]
     schemas = {name: json.loads((directory / name).read_text()) for name in names}
     schema = schemas[names[0]]
-    store = {urllib.parse.urljoin(schema["$id"], name): each for name, each in schemas.items()}
-    resolver = jsonschema.RefResolver(schema["$id"], schema, store)
-    jsonschema.Draft7Validator(schema, resolver=resolver).validate(document)
+    parts = [
+        (
+            urllib.parse.urljoin(schema["$id"], name),
+            referencing.jsonschema.DRAFT7.create_resource(each),
+        )
+        for name, each in schemas.items()
+    ]
+    registry = referencing.Registry().with_resources(parts)
+    jsonschema.Draft7Validator(schema, registry=registry).validate(document)
 
 
 def write(found, tools=None, engine="spack"):
