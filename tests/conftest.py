@@ -14,8 +14,9 @@ from hvd.core.errors import HvdError
 from hvd.fetch import source
 from hvd.model import recipe, specs
 from hvd.model.versions import pinned
-from hvd.solve import spack as spack_module
-from hvd.solve.spack import Sources, Spack
+from hvd.solve import location
+from hvd.solve.location import Sources
+from hvd.solve.spack import Spack
 
 pytest_plugins = ["tests.real_builds"]
 
@@ -103,7 +104,7 @@ def chosen_pairs(config) -> list:
 def locate_spack(pair: str, log: pathlib.Path) -> Spack:
     """The isolated Spack of a pair; skips where it cannot be fetched."""
     try:
-        return spack_module.locate(Sources(pair=pair), log)
+        return location.locate(Sources(pair=pair), log)
     except HvdError as error:
         pytest.skip(error.message)
 

@@ -18,7 +18,7 @@ from hvd.cache import cache
 from hvd.build import engine_spack
 from hvd.build.engine_spack import SpackEngine, pair_of
 from hvd.core.run import Run
-from hvd.solve.spack import Sources
+from hvd.solve.location import Sources
 process.adopt_orphans()
 subject = environment.load("local-hvd")
 run = Run("local-hvd", "spack")

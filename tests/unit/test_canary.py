@@ -10,7 +10,7 @@ import pytest
 from hvd.build.pipeline import Options
 from hvd.model import environment
 from hvd.model.versions import Pair, Pin
-from hvd.solve.spack import Sources
+from hvd.solve.location import Sources
 from hvd.upkeep import canary
 from tests.unit.test_history import Origin
 

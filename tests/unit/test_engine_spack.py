@@ -19,8 +19,8 @@ from hvd.host.mpi import Mpi
 from hvd.model import built, environment
 from hvd.model.built import Modification, Software
 from hvd.model.versions import pinned
-from hvd.solve import spack as spack_module
-from hvd.solve.spack import Sources
+from hvd.solve import location
+from hvd.solve.location import Sources
 from tests.unit.building import BUILT, LOCK, VARIANTS, fake_spack, interpreter, pytorch_environment
 
 PRUNED = ["prune", "concretize"]
@@ -295,7 +295,7 @@ def cached(workplace, monkeypatch):
 def test_the_pinned_spack_is_cloned_from_its_address(cached, workplace, addresses, pair):
     wanted = "" if pair == PINNED else pair.name
     sources = Sources(*addresses, compiler_wrapper="https://x/wrapper.git", pair=wanted)
-    found = spack_module.locate(sources, workplace / "log")
+    found = location.locate(sources, workplace / "log")
     assert found.pair == pair and pair.spack.commit in str(found.root)
     spack, packages = addresses or (pinned().git["spack"], pinned().git["packages"])
     assert cached == {"spack": (spack, pair.spack), "packages": (packages, pair.packages)}
@@ -306,15 +306,15 @@ def test_the_pinned_spack_is_cloned_from_its_address(cached, workplace, addresse
 def test_a_supported_spack_that_is_there_is_taken(cached, fake, monkeypatch, named):
     monkeypatch.setenv("SPACK_ROOT", str(fake.home))
     sources = Sources(spack=str(fake.home)) if named else Sources()
-    found = spack_module.locate(sources, fake.home / "log")
+    found = location.locate(sources, fake.home / "log")
     assert found.root == fake.home and found.pair == PINNED and "spack" not in cached
     # one that is not supported is passed over, unless it is named
     (fake.home / "lib/spack/spack/__init__.py").write_text('__version__ = "0.23.0"\n')
     if named:
         with pytest.raises(HvdError, match="0.23"):
-            spack_module.locate(sources, fake.home / "log")
+            location.locate(sources, fake.home / "log")
     else:
-        assert spack_module.locate(sources, fake.home / "log").root != fake.home
+        assert location.locate(sources, fake.home / "log").root != fake.home
 
 
 def test_packages_decide_on_the_pair(cached, fake, monkeypatch):
@@ -322,10 +322,10 @@ def test_packages_decide_on_the_pair(cached, fake, monkeypatch):
     (checkout / "repos/spack_repo/builtin").mkdir(parents=True)
     sources = Sources(packages=str(checkout))
     monkeypatch.setattr(clone, "commit", lambda directory: OLD.packages.commit)
-    found = spack_module.locate(sources, fake.home / "log")
+    found = location.locate(sources, fake.home / "log")
     assert found.pair == OLD and found.packages == checkout
     contradiction = Sources(spack=str(fake.home), pair=OLD.name)
     monkeypatch.setattr(clone, "commit", lambda directory: "f" * 40)
     for wrong, named in ((sources, "ffffffffffff"), (contradiction, OLD.name)):
         with pytest.raises(HvdError, match=named):
-            spack_module.locate(wrong, fake.home / "log")
+            location.locate(wrong, fake.home / "log")

@@ -90,7 +90,7 @@ def tried(tmp_path, monkeypatch):
         monkeypatch.setattr(toolchain, "distributions", lambda venv: {"torch": "2.13.0"})
         monkeypatch.setattr(attempt.mpi, "find", lambda path: mpi)
         monkeypatch.setattr(
-            attempt.spack, "locate", lambda sources, log: seen.pairs.append(sources.pair)
+            attempt.location, "locate", lambda sources, log: seen.pairs.append(sources.pair)
         )
         monkeypatch.setattr(
             attempt.result, "save", lambda result: seen.saved.append(dict(result.checks))

@@ -19,9 +19,9 @@ from hvd.model import recipe, solution
 from hvd.model.built import Built, Modification, Software
 from hvd.model.environment import HOROVOD, Environment
 from hvd.model.solution import DagNode
-from hvd.solve import queries, site_check
-from hvd.solve import spack as spack_module
-from hvd.solve.spack import Sources, Spack
+from hvd.solve import location, queries, site_check
+from hvd.solve.location import Sources
+from hvd.solve.spack import Spack
 
 #: Seconds for one `spack install`; a GPU stack from source takes hours.
 _INSTALL_TIMEOUT = 24 * 3600
@@ -35,7 +35,7 @@ def locate(sources: Sources, task: Step) -> Spack:
     Raises:
         HvdError: none can be found.
     """
-    spack = spack_module.locate(sources, task.log)
+    spack = location.locate(sources, task.log)
     task.say(f"{spack.pair.name}: {paths.shorten(spack.root)}")
     return spack
 

@@ -20,7 +20,7 @@ from hvd.model.built import Built
 from hvd.model.environment import HOROVOD, Environment
 from hvd.report import report_stage
 from hvd.smoke.run import Target, smoke_plan
-from hvd.solve.spack import Sources
+from hvd.solve.location import Sources
 
 Engine = Union[SpackEngine, PipEngine]
 Solution = Union[SpackSolution, PipSolution]

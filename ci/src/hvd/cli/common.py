@@ -14,7 +14,7 @@ from hvd.core import console
 from hvd.host import machine
 from hvd.model import environment
 from hvd.model.versions import pinned
-from hvd.solve.spack import Sources
+from hvd.solve.location import Sources
 
 
 class EngineName(str, enum.Enum):

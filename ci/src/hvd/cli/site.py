@@ -22,7 +22,7 @@ from hvd.core.files import write_atomically
 from hvd.core.steps import Step
 from hvd.launch.start import callers
 from hvd.model import site
-from hvd.solve import spack as spack_module
+from hvd.solve import location
 from hvd.solve.spack import Spack
 from hvd.survey import check as checks
 from hvd.survey import new
@@ -104,7 +104,7 @@ def _spack(options: Options, name: str) -> Iterator[Tuple[Spack, pathlib.Path]]:
     log.unlink(missing_ok=True)
     step = Step("this machine", log=log)
     with lock.exclusive(paths.state() / "lock"), console.step(step):
-        spack = spack_module.locate(options.sources, log)
+        spack = location.locate(options.sources, log)
         spack.configure(options.jobs)
         yield spack, log
 

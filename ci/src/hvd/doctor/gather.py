@@ -28,7 +28,7 @@ from hvd.model import environment
 from hvd.model.built import Built, find
 from hvd.smoke.launch import Target
 from hvd.smoke.run import FRAMEWORKS, check_build_items
-from hvd.solve import spack as spack_module
+from hvd.solve import location
 
 #: File names of the MPI libraries that Horovod can be linked with begin so.
 MPI_LIBRARIES = ("libmpi.so", "libmpi_ibm.so", "libmpich", "libmpi_cray", "libmpi_gnu")
@@ -250,4 +250,4 @@ def _spack(built: Built) -> Spack:
         commits["packages"] = clone.commit(builtin.parents[2])
     except (OSError, yaml.YAMLError, KeyError, TypeError):
         pass  # a check says that it is not known
-    return Spack(pair, str(root), spack_module.version(root), commits)
+    return Spack(pair, str(root), location.version(root), commits)

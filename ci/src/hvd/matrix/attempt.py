@@ -22,8 +22,8 @@ from hvd.matrix.plan import Planned
 from hvd.matrix.result import Result
 from hvd.model.environment import HOROVOD
 from hvd.report import RunReport
-from hvd.solve import spack
-from hvd.solve.spack import Sources
+from hvd.solve import location
+from hvd.solve.location import Sources
 
 _ASK_CUDA = "import torch; print('CUDA:', torch.version.cuda or '')"
 
@@ -110,7 +110,7 @@ class _Attempt:
             self.frameworks.system,
         )
         if cell.engine != PIP:
-            spack.locate(Sources(pair=cell.engine), self.log)
+            location.locate(Sources(pair=cell.engine), self.log)
         self.first = [self._installed("cmake")]
         self.mpi = here.mpi if cell.mpi == SYSTEM else None
         if cell.mpi not in (NONE, SYSTEM):

@@ -24,7 +24,7 @@ from hvd.model.environment import HOROVOD, Environment
 from hvd.model.versions import Pair, Pin, pinned
 from hvd.report import templates
 from hvd.report.text import plain
-from hvd.solve import spack as spack_module
+from hvd.solve import location
 from hvd.solve.spack import UNCACHED, Spack
 
 #: Raised whenever a field is added, removed or changes its meaning.
@@ -187,7 +187,7 @@ class _Canary:
         places = {kind: place / kind for kind in KINDS}
         for kind in KINDS:
             self.histories[kind].checkout(commits[kind], places[kind])
-        version = spack_module.version(places["spack"])
+        version = location.version(places["spack"])
         # of its own for each Spack: what a newer one writes, an older one may not read
         name = f"canary/{commits['spack'][:12]}"
         pair = Pair(name, Pin(version, commits["spack"]), Pin("develop", commits["packages"]))

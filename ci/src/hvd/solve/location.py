@@ -1,0 +1,139 @@
+"""Find a supported Spack and its packages, or clone them."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import re
+import shutil
+from importlib import metadata
+from typing import Optional, Sequence
+
+from hvd.core import paths, process, stamp
+from hvd.core.errors import HvdError
+from hvd.fetch import clone
+from hvd.host import machine
+from hvd.model.versions import Pair, Pin, pinned
+from hvd.solve.spack import BUILTIN, Spack, interpreter
+
+_VERSION = re.compile(r'^__version__ = "(\d+\.\d+)', re.MULTILINE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sources:
+    """Where the user wants Spack, its packages and its compiler wrapper from.
+
+    Each is a path or a git address; empty for the pinned commit at its official address.
+    """
+
+    spack: str = ""
+    packages: str = ""
+    compiler_wrapper: str = ""
+    pair: str = ""  # name of a pair of Spack and packages; empty for the first that fits
+
+
+def locate(sources: Sources, log: pathlib.Path) -> Spack:
+    """Find or clone a supported Spack and its packages.
+
+    In this order: the one that the user names; ``$SPACK_ROOT`` and ``spack`` on PATH where their
+    version is supported; the pinned pair in the cache; the pinned pair from its address.
+
+    Raises:
+        HvdError: none is found, or the one that the user names is not supported.
+    """
+    root = packages = None
+    if sources.spack:
+        given = pathlib.Path(sources.spack).expanduser()
+        root = given.resolve() if (given / "bin" / "spack").is_file() else None
+    elif not sources.pair:
+        root = _installed()
+    if sources.packages:
+        given = pathlib.Path(sources.packages).expanduser()
+        packages = given.resolve() if (given / BUILTIN).is_dir() else None
+    pair = _pair(root, packages, sources.pair)
+    named = {
+        "spack": sources.spack,
+        "packages": sources.packages,
+        "compiler-wrapper": sources.compiler_wrapper,
+    }
+    addresses = {**pinned().git, **{kind: each for kind, each in named.items() if each}}
+    _provide_interpreter(log)
+    root = root or _cached("spack", addresses["spack"], pair.spack, log)
+    packages = packages or _cached("packages", addresses["packages"], pair.packages, log)
+    return Spack(root, packages.resolve(), pair, addresses)
+
+
+def _provide_interpreter(log: pathlib.Path) -> None:
+    """Make the Python that runs Spack, with the solver that ``./hvd`` has."""
+    python = interpreter()
+    if python.is_file() or not machine.foreign():
+        return
+    directory = python.parents[1]
+    process.run(["/usr/bin/python3", "-m", "venv", directory], log=log)
+    solver = f"clingo=={metadata.version('clingo')}"
+    try:
+        process.run([python, "-m", "pip", "install", solver], log=log)
+    except HvdError:
+        stamp.clear(directory)
+        raise
+
+
+def version(root: pathlib.Path) -> str:
+    """``major.minor`` of the Spack at ``root``; empty where there is none."""
+    try:
+        text = (root / "lib" / "spack" / "spack" / "__init__.py").read_text()
+    except OSError:
+        return ""
+    match = _VERSION.search(text)
+    return match[1] if match else ""
+
+
+def _installed() -> Optional[pathlib.Path]:
+    """A supported Spack from ``$SPACK_ROOT`` or PATH."""
+    candidates = [os.environ.get("SPACK_ROOT", "")]
+    program = shutil.which("spack")
+    if program:
+        candidates.append(str(pathlib.Path(program).resolve().parents[1]))
+    for candidate in filter(None, candidates):
+        if pinned().pairs_of(version(pathlib.Path(candidate))):
+            return pathlib.Path(candidate).resolve()
+    return None
+
+
+def _pair(root: Optional[pathlib.Path], packages: Optional[pathlib.Path], name: str) -> Pair:
+    """The supported pair with that Spack, those packages and that name, where they are given."""
+    versions = pinned()
+    if name and not root:
+        return versions.pair(name)
+    pairs: Sequence[Pair] = versions.pairs
+    if root:
+        found = version(root)
+        pairs = versions.pairs_of(found)
+        if not pairs:
+            supported = ", ".join(sorted({pair.spack.version for pair in versions.pairs}))
+            raise HvdError(
+                f"Spack {found or '?'} at {root} is not supported",
+                f"use Spack {supported}, or leave --spack out to have one cloned",
+            )
+        pairs = [pair for pair in pairs if name in ("", pair.name)]
+        if not pairs:
+            raise HvdError(
+                f"Spack {found} at {root} is not that of the pair '{name}'", versions.choices()
+            )
+    if not packages:
+        return pairs[0]
+    commit = clone.commit(packages)
+    for pair in pairs:
+        if pair.packages.commit == commit:
+            return pair
+    raise HvdError(
+        f"the packages at {packages} are at commit {commit[:12] or '?'}, which is not supported",
+        "check out one of " + ", ".join(pair.packages.version for pair in pairs),
+    )
+
+
+def _cached(kind: str, address: str, pin: Pin, log: pathlib.Path) -> pathlib.Path:
+    destination = paths.cache() / kind / pin.commit
+    clone.ensure(address, pin, destination, log)
+    return destination
