@@ -17,56 +17,61 @@ POWER = emulation.of("bookworm-ppc64el")
 
 @pytest.fixture
 def kernel(tmp_path, monkeypatch):
-    """A kernel that knows of no other processor, and QEMU for Power."""
-    monkeypatch.setattr(emulation, "_BINFMT", tmp_path / "binfmt_misc")
-    monkeypatch.setattr(emulation, "_DESCRIBED", tmp_path / "described")
-    for name in ("binfmt_misc", "described"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "described" / "qemu-ppc64le.conf").write_text(":qemu-ppc64le:M::...:OPF")
-    return tmp_path / "binfmt_misc"
+    """What a kernel that knows of no other processor has in /proc, mounted."""
+    place = tmp_path / "binfmt_misc"
+    place.mkdir()
+    (place / "register").touch()
+    monkeypatch.setattr(emulation, "_BINFMT", place)
+    return place
+
+
+@pytest.fixture
+def qemu(tmp_path):
+    """A root with QEMU for Power."""
+    described = tmp_path / "qemu/usr/lib/binfmt.d/qemu-ppc64le.conf"
+    described.parent.mkdir(parents=True)
+    described.write_text(":qemu-ppc64le:M::magic:mask:/usr/libexec/ppc64le:OPF\n")
+    return tmp_path / "qemu"
 
 
 def test_every_root_is_of_a_known_processor_and_has_its_native_root():
     for name in pinned().debian:
         release, _, other = name.partition("-")
-        foreign = bool(other) and not other.startswith("rocm-")
+        foreign = bool(other) and not other.startswith(("rocm-", "qemu"))
         assert foreign == bool(emulation.of(name)), name
         if foreign:
             compilers = {f"g++-{emulation.of(name).triplet}"}
             assert compilers <= set(pinned().debian[release])
 
 
-def test_an_emulator_is_registered_once(kernel):
-    (kernel / "register").touch()
-
+def test_an_emulator_of_a_root_is_registered_once(kernel, qemu):
     def appears(path, text, known=pathlib.Path.write_text):
         known(path, text)
-        known(kernel / "qemu-ppc64le", "enabled\nflags: POF\n")
+        known(kernel / "hvd-ppc64le", "enabled\nflags: POF\n")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pathlib.Path, "write_text", appears)
-        emulation.register(POWER)
-    assert (kernel / "register").read_text() == ":qemu-ppc64le:M::...:OPF"
+        emulation.register(POWER, qemu)
+    said = f":hvd-ppc64le:M::magic:mask:{qemu}/usr/libexec/ppc64le:OPF"
+    assert (kernel / "register").read_text() == said
     (kernel / "register").write_text("")
-    emulation.register(POWER)
+    emulation.register(POWER, qemu)
     assert (kernel / "register").read_text() == ""
 
 
-def test_what_cannot_be_emulated_is_an_error_with_the_way_out(kernel, monkeypatch):
+def test_what_cannot_be_emulated_is_an_error_with_the_way_out(kernel, qemu, monkeypatch):
     def refused(command, **_):
         raise subprocess.CalledProcessError(32, command)
 
-    with pytest.raises(HvdError, match="qemu-aarch64") as caught:
-        emulation.register(emulation.of("bookworm-arm64"))
-    assert "qemu-user-static" in caught.value.remedy
+    (kernel / "hvd-ppc64le").write_text("disabled\n")
+    with pytest.raises(HvdError, match="not enabled") as caught:
+        emulation.register(POWER, qemu)
+    assert f"{kernel}/hvd-ppc64le" in caught.value.remedy
+    (kernel / "register").unlink()
     monkeypatch.setattr(emulation.subprocess, "run", refused)
-    with pytest.raises(HvdError, match="programs of ppc64le.*mount") as caught:
-        emulation.register(POWER)
-    assert f"{kernel}/register" in caught.value.remedy
-    (kernel / "register").touch()
-    (kernel / "qemu-ppc64le").write_text("enabled\nflags: PO\n")
-    with pytest.raises(HvdError, match="flag F"):
-        emulation.register(POWER)
+    with pytest.raises(HvdError, match="programs of ppc64le") as caught:
+        emulation.register(POWER, qemu)
+    assert "as root" in caught.value.remedy
 
 
 def test_an_unpacked_root_gets_accounts_libraries_and_links(tmp_path):
@@ -96,10 +101,10 @@ def test_a_foreign_command_sees_the_native_root(tmp_path, monkeypatch):
     called = []
     monkeypatch.setattr(debian.shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(debian.subprocess, "call", lambda command: called.append(command) or 0)
-    monkeypatch.setattr(debian.emulation, "register", called.append)
+    monkeypatch.setattr(debian.emulation, "register", lambda *given: called.append(given))
     debian.run(tmp_path / "bookworm-ppc64el", ["true"], [])
-    architecture, words = called
-    assert architecture == POWER
+    registered, words = called
+    assert registered == (POWER, tmp_path / "trixie-qemu")
     place = words.index("/native")
     assert words[place - 2 : place] == ["--ro-bind", str(tmp_path / "bookworm")]
     assert words[words.index("--setenv") :][:3] == ["--setenv", "PATH", emulation.path()]

@@ -46,7 +46,8 @@ def root(suite: str, log: pathlib.Path, options: Sequence[str] = ()) -> pathlib.
     place = paths.cache() / "debian" / suite
     foreign = emulation.of(suite)
     if foreign:
-        root(_release(suite), log, options)
+        for other in (_release(suite), emulation.QEMU):
+            root(other, log, options)
     done = place.with_name(f"{suite}.stamp")
     with lock.exclusive(place.with_name(f"{suite}.lock"), f"makes a root of {suite}"):
         made_by = [pathlib.Path(emulation.__file__)] if foreign else []
@@ -154,7 +155,7 @@ def _words(place: pathlib.Path) -> List[str]:
         words += ["--ro-bind-try", path, path]
     foreign = emulation.of(place.name)
     if foreign:
-        emulation.register(foreign)
+        emulation.register(foreign, place.with_name(emulation.QEMU))
         native = place.with_name(_release(place.name))
         words += ["--ro-bind", str(native), str(emulation.NATIVE)]
         words += ["--setenv", "PATH", emulation.path()]

@@ -1,5 +1,6 @@
 """Debian roots of other processors, whose programs QEMU's user emulation runs.
 
+QEMU comes from a root as well: one of the host may be too old.
 What costs most runs natively: such a root has the native root of its release at ``/native``, with
 compilers for the other processor, CMake, make, git and a Python.  ``/usr/local/bin``, which comes
 first on PATH, has links to these.  ``python3`` is the native one, which runs ``./hvd``;
@@ -22,8 +23,8 @@ from hvd.core.files import write_atomically
 NATIVE = pathlib.Path("/native")
 #: Where the kernel keeps which program runs the files of another processor.
 _BINFMT = pathlib.Path("/proc/sys/fs/binfmt_misc")
-#: Where Debian's packages describe that.
-_DESCRIBED = pathlib.Path("/usr/lib/binfmt.d")
+#: The root with QEMU.
+QEMU = "trixie-qemu"
 #: The natively run tools that make code for the other processor: the names that builds use.
 _CROSS = {
     **{name: name for name in ("cpp", "g++", "gcc")},
@@ -59,18 +60,17 @@ def of(root: str) -> Optional[Architecture]:
     return next((each for each in ARCHITECTURES if each.name == name), None)
 
 
-def register(architecture: Architecture) -> None:
+def register(architecture: Architecture, qemu: pathlib.Path) -> None:
     """Let the kernel run the programs of another processor by QEMU, if it does not.
 
+    Args:
+        qemu: the root with QEMU.
+
     Raises:
-        HvdError: QEMU is not installed, or this user may not change what the kernel runs.
+        HvdError: this user may not change what the kernel runs.
     """
-    name = f"qemu-{architecture.machine}"
-    entry = _BINFMT / name
-    described = _DESCRIBED / f"{name}.conf"
-    install = "install it: apt-get install qemu-user-static"
-    if not described.is_file():
-        raise HvdError(f"{name} is not installed: there is no {described}", install)
+    # the kernel takes the entry that was registered last, so that it precedes those of the host
+    entry = _BINFMT / f"hvd-{architecture.machine}"
     try:
         if not (_BINFMT / "register").exists():
             subprocess.run(
@@ -79,21 +79,27 @@ def register(architecture: Architecture) -> None:
                 capture_output=True,
             )
         if not entry.exists():
-            (_BINFMT / "register").write_text(described.read_text())
+            (_BINFMT / "register").write_text(_description(entry.name, architecture, qemu))
         text = entry.read_text()
     except (OSError, subprocess.CalledProcessError) as error:
         raise HvdError(
             f"the kernel does not run programs of {architecture.machine}: {error}",
-            "as root: mount -t binfmt_misc binfmt_misc "
-            f"{_BINFMT}; cat {described} > {_BINFMT}/register",
+            "run this once as root; the kernel keeps it until the next boot",
         ) from error
-    flags = next((line for line in text.splitlines() if line.startswith("flags:")), "")
-    # F: the kernel holds the emulator open, which a root does not have
-    if not text.startswith("enabled") or "F" not in flags.partition(":")[2]:
-        raise HvdError(
-            f"{entry} is not enabled, or has no flag F",
-            f"as root: echo -1 > {entry}; ./hvd then registers it again",
-        )
+    if not text.startswith("enabled"):
+        raise HvdError(f"{entry} is not enabled", f"as root: echo 1 > {entry}")
+
+
+def _description(name: str, architecture: Architecture, qemu: pathlib.Path) -> str:
+    """How the kernel knows the programs of a processor, from Debian's package.
+
+    https://docs.kernel.org/admin-guide/binfmt-misc.html
+    """
+    packaged = qemu / "usr/lib/binfmt.d" / f"qemu-{architecture.machine}.conf"
+    words = packaged.read_text().strip().split(":")
+    # F, which is among Debian's flags: the kernel holds the emulator open, which a root lacks
+    words[1], words[6] = name, f"{qemu}{words[6]}"
+    return ":".join(words)
 
 
 def finish(place: pathlib.Path, architecture: Architecture) -> None:
