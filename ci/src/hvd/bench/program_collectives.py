@@ -3,10 +3,10 @@
     mpirun -np 2 python program_collectives.py --controller mpi --method peer --out DIR ...
 
 It times Horovod, or its peer: mpi4py where MPI is the controller, torch.distributed over Gloo
-where Gloo is.  Each has processes of its own, as Horovod's background thread would take cores from
-the peer.  As in nccl-tests and the OSU micro-benchmarks, a size is warmed up, its result is
-compared with what is known, and it is then called in a loop, without a barrier, for some tenths of
-a second.
+where Gloo is, or over NCCL with ``--device gpu``.  Each has processes of its own, as Horovod's
+background thread would take cores from the peer.  As in nccl-tests and the OSU micro-benchmarks, a
+size is warmed up, its result is compared with what is known, and it is then called in a loop,
+without a barrier, for some tenths of a second.  A call on a GPU is over when the GPU is done.
 
 The size of an allreduce or a broadcast is the bytes of a rank's buffer; that of an allgather, an
 alltoall or a reducescatter is the bytes of all of it, on any one rank:
@@ -49,12 +49,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--method", choices=["horovod", "peer"], required=True)
     parser.add_argument("--controller", choices=["mpi", "gloo"], required=True)
+    parser.add_argument("--device", choices=["cpu", "gpu"], default="cpu")
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--parts", nargs="+", choices=PARTS, required=True)
     parser.add_argument("--seconds", type=float, required=True, help="for one size")
     args = parser.parse_args()
     torch.set_num_threads(1)
     peer = {"mpi": Mpi4py, "gloo": TorchDistributed}[args.controller]
+    if args.device == "gpu":
+        torch.set_default_device("cuda")
     method = Horovod() if args.method == "horovod" else peer(args.out)
     found: List[Dict[str, Any]] = []
     for part in args.parts:
@@ -144,6 +147,8 @@ def _timed(method: Any, call: Call, budget: float, what: Dict[str, Any]) -> List
     def once() -> float:
         begin = time.perf_counter()
         call.run()
+        if call.inputs.is_cuda:
+            torch.cuda.synchronize()
         return time.perf_counter() - begin
 
     warm_up = statistics.median(once() for _ in range(_WARM_UP))

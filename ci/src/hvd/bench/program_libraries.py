@@ -42,10 +42,14 @@ class Method:
         rank: this rank's number.
         size: the number of ranks.
         total: the sum of every rank's number plus one.
+        on_gpu: tensors are on the GPU of this rank.
     """
 
-    def __init__(self, rank: int, size: int) -> None:
+    def __init__(self, rank: int, size: int, local_rank: int) -> None:
         self.rank, self.size = rank, size
+        self.on_gpu = torch.get_default_device().type == "cuda"
+        if self.on_gpu:
+            torch.cuda.set_device(local_rank)
         self.total = size * (size + 1) / 2
 
     def by_rank(self, got: torch.Tensor) -> torch.Tensor:
@@ -62,7 +66,7 @@ class Horovod(Method):
 
         self.hvd = horovod.torch
         self.hvd.init()
-        super().__init__(self.hvd.rank(), self.hvd.size())
+        super().__init__(self.hvd.rank(), self.hvd.size(), self.hvd.local_rank())
 
     def allreduce(self, elements: int, dtype: torch.dtype, in_place: bool) -> Call:
         tensor = torch.zeros(elements, dtype=dtype)
@@ -134,7 +138,7 @@ class Mpi4py(Method):
         from mpi4py import MPI
 
         self.mpi, self.world = MPI, MPI.COMM_WORLD
-        super().__init__(self.world.rank, self.world.size)
+        super().__init__(self.world.rank, self.world.size, 0)
 
     def allreduce(self, elements: int, dtype: torch.dtype, in_place: bool) -> Optional[Call]:
         given, result = torch.zeros(2, elements).unbind()
@@ -192,17 +196,21 @@ class Mpi4py(Method):
 
 
 class TorchDistributed(Method):
-    """The operations of PyTorch's own Gloo; ``horovodrun`` says which rank this is."""
+    """The operations of PyTorch's own Gloo or NCCL; ``horovodrun`` says which rank this is."""
 
     def __init__(self, out: pathlib.Path) -> None:
         import torch.distributed
 
         self.dist = torch.distributed
-        super().__init__(int(os.environ["HOROVOD_RANK"]), int(os.environ["HOROVOD_SIZE"]))
+        place = [int(os.environ[f"HOROVOD_{name}"]) for name in ("RANK", "SIZE", "LOCAL_RANK")]
+        super().__init__(*place)
         # where Horovod's Gloo is as well, for ranks on one machine
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         self.dist.init_process_group(
-            "gloo", init_method=(out / "store").as_uri(), rank=self.rank, world_size=self.size
+            "nccl" if self.on_gpu else "gloo",
+            init_method=(out / "store").as_uri(),
+            rank=self.rank,
+            world_size=self.size,
         )
 
     def allreduce(self, elements: int, dtype: torch.dtype, in_place: bool) -> Optional[Call]:

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Install this bundle without a network: check every file, set everything up below a prefix, and run
-# Horovod on two ranks.
+# Horovod on two ranks, or on the GPUs of this machine if ./hvd gpu-check packed it.
 set -eu
 
 usage() {
@@ -9,7 +9,8 @@ usage: ./install.sh --prefix DIR [--python PYTHON] [--engine spack|pip] [--build
        ./install.sh --check
 
   --prefix DIR      directory for all that is installed; elsewhere Horovod writes ~/.horovod alone
-  --python PYTHON   take the frameworks of this interpreter, not those of the bundle
+  --python PYTHON   take the frameworks of this interpreter, not those of the bundle; for GPUs
+                    the bundle has none, and python3 is the default
   --engine NAME     what builds: spack (the default) or pip
   --build-only      do not run the two-rank smoke test, for example on a login node
   --check           compare every file with its checksum, and do nothing else
@@ -118,6 +119,10 @@ fi
 . "$prefix/env.sh"
 cd "$prefix/hvd"
 
+if [ "${COMMAND:-}" = gpu-check ]; then
+    [ -z "$python" ] || set -- --python "$python"
+    exec "$interpreter" ./hvd gpu-check --report "$prefix/gpu-check.json" "$@"
+fi
 set -- "$ENVIRONMENT"
 [ -z "$SPEC" ] || set -- "$@" --spec "$SPEC"
 [ -z "$python" ] || set -- "$@" --python "$python"
