@@ -102,7 +102,9 @@ def _stages(found: Findings, options: Options) -> None:
             built, by_host = (each.record(task)[0] for each in (solution, host))
             task.say(f"compute capability {', '.join(built.architectures)}")
     with current.stage("smoke"):
-        _require(found.gpus)
+        with current.step("GPUs") as task:
+            _require(found.gpus)
+            task.say(report.gpus(found.gpus))
         _smoke(found, built, by_host)
 
 
