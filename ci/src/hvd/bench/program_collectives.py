@@ -54,11 +54,17 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", choices=PARTS, required=True)
     parser.add_argument("--seconds", type=float, required=True, help="for one size")
     args = parser.parse_args()
+    on_gpu = args.device == "gpu"
+    if on_gpu and args.method == "peer" and args.controller == "mpi":
+        parser.error("--device gpu --method peer needs --controller gloo: mpi4py has no GPU")
     torch.set_num_threads(1)
-    peer = {"mpi": Mpi4py, "gloo": TorchDistributed}[args.controller]
-    if args.device == "gpu":
-        torch.set_default_device("cuda")
-    method = Horovod() if args.method == "horovod" else peer(args.out)
+    method: Any
+    if args.method == "horovod":
+        method = Horovod(on_gpu)
+    elif args.controller == "mpi":
+        method = Mpi4py()
+    else:
+        method = TorchDistributed(args.out, on_gpu)
     found: List[Dict[str, Any]] = []
     for part in args.parts:
         for what, call in PARTS[part](method):

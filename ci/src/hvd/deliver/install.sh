@@ -6,13 +6,15 @@ set -eu
 usage() {
     cat <<'EOF'
 usage: ./install.sh --prefix DIR [--python PYTHON] [--engine spack|pip] [--build-only]
+       ./install.sh --prefix DIR [--python PYTHON] [--limit MINUTES]      for GPUs
        ./install.sh --check
 
   --prefix DIR      directory for all that is installed; elsewhere Horovod writes ~/.horovod alone
-  --python PYTHON   take the frameworks of this interpreter, not those of the bundle; for GPUs
-                    the bundle has none, and python3 is the default
+  --python PYTHON   take the frameworks of this interpreter, not those of the bundle; that for
+                    GPUs has none, and takes those of python3 by default
   --engine NAME     what builds: spack (the default) or pip
   --build-only      do not run the two-rank smoke test, for example on a login node
+  --limit MINUTES   time limit of the check of GPUs, of which 8 minutes is the default
   --check           compare every file with its checksum, and do nothing else
 EOF
 }
@@ -52,15 +54,16 @@ find_python() {
 }
 
 bundle=$(cd "$(dirname "$0")" && pwd -P)
-prefix='' python='' engine=spack last=run only_check=''
+prefix='' python='' limit='' engine=spack last=run only_check=''
 while [ $# -gt 0 ]; do
     case $1 in
-    --prefix | --python | --engine)
+    --prefix | --python | --engine | --limit)
         [ $# -gt 1 ] || fail "$1 needs a value" "see ./install.sh --help"
         case $1 in
         --prefix) prefix=$2 ;;
         --python) python=$2 ;;
         --engine) engine=$2 ;;
+        --limit) limit=$2 ;;
         esac
         shift 2
         ;;
@@ -121,6 +124,7 @@ cd "$prefix/hvd"
 
 if [ "${COMMAND:-}" = gpu-check ]; then
     [ -z "$python" ] || set -- --python "$python"
+    [ -z "$limit" ] || set -- "$@" --limit "$limit"
     exec "$interpreter" ./hvd gpu-check --report "$prefix/gpu-check.json" "$@"
 fi
 set -- "$ENVIRONMENT"
