@@ -150,10 +150,12 @@ def _timed(method: Any, call: Call, budget: float, what: Dict[str, Any]) -> List
     # else sums in place would grow until they are infinite
     call.inputs.zero_()
 
+    on_gpu = call.inputs.is_cuda
+
     def once() -> float:
         begin = time.perf_counter()
         call.run()
-        if call.inputs.is_cuda:
+        if on_gpu:
             torch.cuda.synchronize()
         return time.perf_counter() - begin
 
