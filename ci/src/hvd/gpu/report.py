@@ -7,6 +7,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import textwrap
 from typing import Any, Dict, Iterator, List, Optional
 
 from hvd.bench.collectives import ALLREDUCE
@@ -23,8 +24,8 @@ from hvd.report.text import duration, plural, size
 
 #: Raised whenever a field is added, removed or changes its meaning.
 FORMAT = 1
-#: Lines of a log of what failed.
-_TAIL = 200
+#: Lines of a log of what failed, and characters of what a step says, in the text.
+_TAIL, _DETAIL = 200, 120
 
 
 @dataclasses.dataclass
@@ -87,8 +88,9 @@ def text(found: Findings, run: RunReport) -> Iterator[str]:
     yield "versions: " + ", ".join(f"{name} {version}" for name, version in run.versions.items())
     for stage in run.stages:
         for step in stage.steps:
-            detail = f"  {step.detail}" if step.detail else ""
-            yield f"{stage.name}: {step.name}: {step.status}, {duration(step.seconds)}{detail}"
+            detail = textwrap.shorten(step.detail, _DETAIL)
+            line = f"{stage.name}: {step.name}: {step.status}, {duration(step.seconds)}  {detail}"
+            yield line.rstrip()
     for check in run.checks:
         rows = check["operations"]
         if rows:
@@ -101,13 +103,14 @@ def text(found: Findings, run: RunReport) -> Iterator[str]:
 
 
 def _bandwidth(rows: List[Collective]) -> Iterator[str]:
-    """Yield a line for each size of the in-place allreduce of float32."""
+    """Yield a line for each size of the in-place allreduce of float32.
+
+    The bandwidths are those of nccl-tests; that of the bus is zero for one rank.
+    """
     chosen = [each for each in rows if ALLREDUCE.items() <= dataclasses.asdict(each).items()]
     if chosen:
-        yield (
-            f"in-place allreduce of float32, {chosen[0].ranks} ranks: median time, algorithm and "
-            "bus bandwidth as nccl-tests defines them (of one rank there is no bus bandwidth)"
-        )
+        ranks = plural(chosen[0].ranks, "rank")
+        yield f"in-place allreduce of float32, {ranks}: median time, algorithm and bus bandwidth"
     for each in sorted(chosen, key=lambda row: row.bytes):
         rates = "".join(
             f"  {rate / 1e9:8.2f} GB/s" for rate in (each.bandwidth, each.bus_bandwidth)

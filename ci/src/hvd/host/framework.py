@@ -176,11 +176,14 @@ def beside(python: str, directory: pathlib.Path, log: pathlib.Path) -> Tuple[str
     ]
     if not missing:
         return python, []
-    stamp.clear(directory)
-    venv_over(found, directory, log)
     executable = directory / "bin" / "python"
-    command = [executable, "-m", "pip", "install", "--progress-bar=off", *missing]
-    process.run(command, log=log, env=process.clean_environment(), timeout=_TIMEOUT)
+    digest, done = stamp.of(missing, found), directory / "stamp"
+    if not stamp.matches(done, digest):
+        stamp.clear(directory)
+        venv_over(found, directory, log)
+        command = [executable, "-m", "pip", "install", "--progress-bar=off", *missing]
+        process.run(command, log=log, env=process.clean_environment(), timeout=_TIMEOUT)
+        stamp.put(done, digest)
     return str(executable), missing
 
 
