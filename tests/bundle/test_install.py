@@ -14,15 +14,11 @@ from tests.checkout import commit, copy_checkout, run
 
 pytestmark = needs.programs("ip", "unshare")
 
-#: The loopback of a network namespace: ranks on one machine talk over it, and over nothing else.
-ALONE = ["unshare", "--map-root-user", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
-
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory):
     """What `./hvd bundle` wrote, of a commit."""
-    if subprocess.run([*ALONE, "true"]).returncode:
-        pytest.skip("no network namespace can be made here")
+    needs.namespaces()
     scratch = tmp_path_factory.mktemp("bundle")
     checkout = copy_checkout(scratch / "hvd")
     commit(checkout.root)
@@ -41,7 +37,7 @@ def install(bundle, home, *arguments, status=0):
     """Output of install.sh, with this Python first and nothing else of the caller's."""
     home.mkdir(exist_ok=True)
     path = f"{pathlib.Path(os.path.realpath(sys.executable)).parent}:/usr/bin:/bin:/usr/sbin:/sbin"
-    command = [*ALONE, bundle / "install.sh", *arguments]
+    command = [*needs.ALONE, bundle / "install.sh", *arguments]
     return run(command, status, env={"HOME": str(home), "PATH": path})
 
 

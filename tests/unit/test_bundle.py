@@ -14,6 +14,7 @@ import pytest
 from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.deliver import bundle as bundles
+from tests.checkout import commit, run
 
 WHEEL = "wheels/a-1.0-py3-none-any.whl"
 SOURCE = "sources/archive/ab/abc.tar.gz"
@@ -106,6 +107,26 @@ def test_a_prefix_that_cannot_be_used(bundle, prefix, tmp_path):
     assert status == 2 and f"{prefix}/hvd" in said
     assert os.listdir(prefix) == ["hvd"]
     assert install(bundle, "--prefix", tmp_path / "with blank")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "passed"),
+    [([], []), (["--limit", "9", "--python", "/p"], ["--python", "/p", "--limit", "9"])],
+)
+def test_a_kit_for_gpus_runs_their_check(tmp_path, prefix, words, passed):
+    (tmp_path / "hvd").mkdir()
+    (tmp_path / "hvd" / "hvd").write_text("import sys; print('ran', *sys.argv[1:])")
+    commit(tmp_path / "hvd")
+    with bundles.gathering(tmp_path / "kit") as directory:
+        for name in ("sources", "wheels"):
+            (directory / name).mkdir()
+        run(["git", "clone", "--quiet", "--bare", tmp_path / "hvd", directory / "git" / "hvd.git"])
+        kit = {"COMMAND": "gpu-check", "SITE": ""}
+        bundles.seal(directory, {**kit, **{name: FACTS[name] for name in ("MACHINE", "PYTHON")}})
+    status, said = install(tmp_path / "kit", "--prefix", prefix, *words)
+    assert status == 0, said
+    asked = ["ran", "gpu-check", "--report", f"{prefix}/gpu-check.json", *passed]
+    assert said.splitlines()[-1] == " ".join(asked)
 
 
 @pytest.mark.parametrize("arguments", [[], ["--prefix"], ["--nonsense"]])

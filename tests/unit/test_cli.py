@@ -130,3 +130,21 @@ def test_the_launcher_says_what_it_lacks(tmp_path):
     assert done.returncode == cli.USAGE
     assert "git is not on PATH" in done.stderr and "hint:" in done.stderr
     assert [p.name for p in tmp_path.iterdir()] == ["hvd"]
+
+
+def test_without_ensurepip_the_interpreters_own_pip_installs(tmp_path):
+    """As with Debian's Python without python3-venv."""
+    script = tmp_path / "hvd"
+    shutil.copy(paths.ROOT / "hvd", script)
+    program = tmp_path / "ci" / "src" / "hvd" / "__main__.py"
+    program.parent.mkdir(parents=True)
+    program.write_text("import sys; print(sys.prefix)")
+    for name in ("requirements.txt", "requirements-plots.txt"):
+        (tmp_path / "ci" / name).write_text("")
+    lines = (
+        "import runpy, sys; sys.modules['ensurepip'] = None; "
+        f"sys.argv = [{str(script)!r}, 'list']; runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True)
+    assert done.stdout.strip() == str(tmp_path / ".venv"), done.stderr
+    assert not list((tmp_path / ".venv" / "bin").glob("pip*"))

@@ -9,11 +9,14 @@ import venv
 
 import pytest
 
+from hvd.build import engine_pip
 from hvd.build.engine_pip import PipEngine, PipSolution
 from hvd.core import paths, process, stamp
 from hvd.core.errors import HvdError
 from hvd.core.run import Run, StageFailed
 from hvd.fetch import source
+from hvd.host import accelerators
+from hvd.host.accelerators import Library
 from hvd.model import built, environment
 from hvd.model.built import Software
 from tests.unit.building import interpreter
@@ -218,3 +221,21 @@ def test_pth_files_of_the_frameworks_count(run, tmp_path) -> None:
     say = "import a_framework, another_framework, sys; print(sys.shim)"
     own = made.engine.venv / "bin" / "python"
     assert subprocess.check_output([own, "-c", say], text=True) == "there\n"
+
+
+def test_nccl_is_that_beside_pytorch(monkeypatch, tmp_path) -> None:
+    """Where an interpreter has PyTorch from another one."""
+    asked = []
+
+    def nccl(site_packages, scratch):
+        asked.append(str(site_packages))
+        return Library(tmp_path, "2.28.9")
+
+    monkeypatch.setattr(accelerators, "cuda", lambda: Library(tmp_path, "13.0"))
+    monkeypatch.setattr(accelerators, "nccl", nccl)
+    found = interpreter("torch")
+    found["python"]["platlib"] = "/own"
+    for directory in ("/opt/torch", ""):
+        found["distributions"]["torch"]["directory"] = directory
+        engine_pip._find_accelerators({"cuda": True, "nccl": True}, found)
+    assert asked == ["/opt/torch", "/own"]

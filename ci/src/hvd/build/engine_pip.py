@@ -140,6 +140,7 @@ class PipSolution:
     spec: Spec  # with what it is built with
     mpi: Optional[Mpi]  # None for a Horovod without
     accelerators: Mapping[str, Library]  # what the variants ask for besides MPI and Gloo
+    title = "pip install horovod"
 
     @property
     def environment(self) -> Environment:
@@ -153,14 +154,14 @@ class PipSolution:
         )
         done = self.engine.directory / "stamp"
         if not self.engine.fresh and stamp.matches(done, digest):
-            with run.step("pip install horovod") as task:
+            with run.step(self.title) as task:
                 task.cached()
             return
         stamp.clear(self.engine.directory)
         with run.step("sources and patches") as task:
             tree = self.prepare(task.log)
             task.say(", ".join(patch.name for patch in patches))
-        with run.step("pip install horovod") as task:
+        with run.step(self.title) as task:
             self.pip_install(tree, task.log)
         stamp.clear(tree)
         stamp.put(done, digest)
@@ -206,17 +207,7 @@ class PipSolution:
         )
 
     def _make_venv(self, log: pathlib.Path) -> None:
-        """Make a virtual environment of the frameworks' Python that sees the frameworks."""
-        # without a pip and setuptools of its own: the frameworks' are the pinned ones
-        command = [self._python, "-m", "venv", "--without-pip", self.engine.venv]
-        process.run(command, log=log)
-        # Debian's are beside the place of pip's
-        places = [self.found["python"]["platlib"]]
-        places += [each["directory"] for each in self.found["distributions"].values()]
-        (own,) = self.engine.venv.glob("lib/python3*/site-packages")
-        # with the .pth files of the frameworks' place, one of which is setuptools' distutils
-        lines = [f"import site; site.addsitedir({place!r})\n" for place in dict.fromkeys(places)]
-        (own / "hvd-frameworks.pth").write_text("".join(lines))
+        framework.venv_over(self.found, self.engine.venv, log)
 
     def record(self, task: Step) -> Tuple[Built, List[components.Component]]:
         """The record of the build; Horovod and every distribution of its interpreter."""
@@ -341,10 +332,12 @@ def _find_accelerators(
         taken["cuda"] = accelerators.cuda()
     if "rocm" in chosen:
         taken.update(accelerators.rocm())
-    python = found["python"]
     if chosen >= {"nccl", "cuda"}:
-        taken["nccl"] = accelerators.nccl(pathlib.Path(python["platlib"]), paths.state() / "nccl")
+        # an interpreter may have its framework from another one
+        place = found["distributions"].get("torch", found["python"])
+        site_packages = pathlib.Path(place.get("directory") or found["python"]["platlib"])
+        taken["nccl"] = accelerators.nccl(site_packages, paths.state() / "nccl")
     if "ccl" in chosen:
-        prefix = pathlib.Path(python["prefix"])
+        prefix = pathlib.Path(found["python"]["prefix"])
         taken["intel-oneapi-ccl"] = accelerators.ccl(prefix, paths.state() / "ccl")
     return taken

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import shutil
-from typing import Any, Dict, List, Mapping, Optional, Union
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 
 from hvd.build import components, engine_spack
 from hvd.build.engine_pip import PipEngine, PipSolution
@@ -19,7 +19,7 @@ from hvd.model import built, recipe
 from hvd.model.built import Built
 from hvd.model.environment import HOROVOD, Environment
 from hvd.report import report_stage
-from hvd.smoke.run import Target, smoke_plan
+from hvd.smoke.run import Check, Target, smoke_plan
 from hvd.solve.location import Sources
 
 Engine = Union[SpackEngine, PipEngine]
@@ -156,7 +156,6 @@ def _smoke(outcome: Outcome, found: Mapping[str, Any], ranks: int) -> None:
     stamp.clear(out)
     variables = subject.run_environment()
     python = shutil.which("python", path=variables["PATH"])
-    failures: List[str] = []
     plan = smoke_plan(
         Target(pathlib.Path(python or "python"), variables),
         subject.expectation,
@@ -166,15 +165,24 @@ def _smoke(outcome: Outcome, found: Mapping[str, Any], ranks: int) -> None:
         mpi4py="mpi4py" in found["distributions"],
         gpu=subject.case if subject.gpu else "",
     )
-    for name, perform in plan:
+    failures = perform(run, plan, outcome.checks)
+    if failures:
+        raise HvdError("\n  ".join(failures), "the report names the log of each check")
+
+
+def perform(
+    run: Run, plan: Iterable[Tuple[str, Callable[[], Check]]], checks: List[Dict[str, Any]]
+) -> List[str]:
+    """Perform the checks of a smoke test, whose results go to ``checks``; return the failures."""
+    failures: List[str] = []
+    for name, function in plan:
         with run.step(name) as task:
-            check = perform()
-            outcome.checks.append(check.to_dict())
+            check = function()
+            checks.append(check.to_dict())
             if check.failures:
                 task.failed(check.failures[0])
             failures += [f"{name}: {failure}" for failure in check.failures]
-    if failures:
-        raise HvdError("\n  ".join(failures), "the report names the log of each check")
+    return failures
 
 
 def _report(outcome: Outcome, environment: Environment) -> None:

@@ -22,6 +22,7 @@ from hvd.cli import (
     docs,
     doctor,
     environments,
+    gpu_check,
     kernel,
     launch,
     matrix,
@@ -79,6 +80,7 @@ app.command(name="container")(container.container)
 app.command(name="debian", context_settings=_MORE)(debian.enter)
 app.command(name="diff")(diff.diff)
 app.command(name="doctor")(doctor.doctor)
+app.command(name="gpu-check")(gpu_check.gpu_check)
 app.command(name="kernel")(kernel.install_kernel)
 app.command(name="launch")(launch.launch)
 app.command(name="matrix")(matrix.matrix)

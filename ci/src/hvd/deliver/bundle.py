@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from typing import Iterator, Mapping, Sequence
+from typing import Iterable, Iterator, List, Mapping, Sequence, Tuple
 
 from hvd.core import paths, process, stamp
 from hvd.core.errors import HvdError
@@ -35,9 +35,9 @@ FACTS = "bundle.env"
 INSTALLER = pathlib.Path(__file__).with_name("install.sh")
 #: Modes of tarfile by the end of an archive's name.
 _MODES = {".tar": "w", ".tar.gz": "w:gz", ".tgz": "w:gz"}
-#: pip's arguments for what ./hvd itself needs; tests and notebooks need more, which is left out.
-_REQUIREMENTS = paths.ROOT / "ci" / "requirements.txt"
-_HVD = ("--require-hashes", "-r", str(_REQUIREMENTS))
+#: What ./hvd itself needs; tests and notebooks need more, which is left out.
+REQUIREMENTS = paths.ROOT / "ci" / "requirements.txt"
+PLOTS = REQUIREMENTS.with_name("requirements-plots.txt")
 #: The default build backend of a source distribution, PEP 517.
 _BUILD_TOOLS = ("setuptools", "wheel")
 #: Seconds for pip; PyTorch with CUDA is gigabytes.
@@ -106,26 +106,31 @@ def repositories(spack: Spack, directory: pathlib.Path, task: Step) -> None:
         HvdError: a Spack that the user named is not at the pinned commit.
     """
     places = {
-        "hvd": (paths.ROOT, None),
         "spack": (spack.root, spack.pair.spack),
         "packages": (spack.packages, spack.pair.packages),
     }
     for name, (place, pin) in places.items():
-        if pin and clone.commit(place) != pin.commit:
+        if clone.commit(place) != pin.commit:
             raise HvdError(
                 f"{place} is not at commit {pin.commit[:12]} ({pin.version}), which a bundle has",
                 f"leave --{name} out, or check that commit out",
             )
-        task.say(name)
-        bare = directory / f"{name}.git"
-        # file://, as git clones a path with its whole history; no template: no sample hooks
-        command = ["git", "clone", "--quiet", "--bare", "--depth=1", "--no-tags", "--template="]
-        process.run([*command, place.as_uri(), bare], log=task.log, timeout=clone.TIMEOUT)
-        config = ["git", "-C", bare, "config"]
-        # an old git serves only commits that a branch is at
-        process.run([*config, "uploadpack.allowAnySHA1InWant", "true"], log=task.log)
-        process.run([*config, "--unset", "remote.origin.url"], log=task.log)
-    task.say(", ".join(places))
+    repository(paths.ROOT, directory / "hvd.git", task)
+    for name, (place, _) in places.items():
+        repository(place, directory / f"{name}.git", task)
+    task.say(", ".join(["hvd", *places]))
+
+
+def repository(place: pathlib.Path, bare: pathlib.Path, task: Step) -> None:
+    """Clone the repository at ``place`` into ``bare``, without its history."""
+    task.say(bare.stem)
+    # file://, as git clones a path with its whole history; no template: no sample hooks
+    command = ["git", "clone", "--quiet", "--bare", "--depth=1", "--no-tags", "--template="]
+    process.run([*command, place.as_uri(), bare], log=task.log, timeout=clone.TIMEOUT)
+    config = ["git", "-C", bare, "config"]
+    # an old git serves only commits that a branch is at
+    process.run([*config, "uploadpack.allowAnySHA1InWant", "true"], log=task.log)
+    process.run([*config, "--unset", "remote.origin.url"], log=task.log)
 
 
 def sources(spack: Spack, environment: Environment, directory: pathlib.Path, task: Step) -> None:
@@ -139,9 +144,14 @@ def sources(spack: Spack, environment: Environment, directory: pathlib.Path, tas
             _copy(spack.mirror / each.path, directory / each.path)
     if not environment.site:
         (version,) = {each.version for each in wanted if each.name == HOROVOD}
-        sdist = source.sdist(recipe.load(HOROVOD), version)
-        _copy(sdist, directory / "pip" / sdist.name)
+        horovod(version, directory)
     task.say(f"{len(wanted)} sources")
+
+
+def horovod(version: str, directory: pathlib.Path) -> None:
+    """Put the sdist of Horovod ``version`` below ``directory``, for the pip engine."""
+    sdist = source.sdist(recipe.load(HOROVOD), version)
+    _copy(sdist, directory / "pip" / sdist.name)
 
 
 def wheels(environment: Environment, python: str, directory: pathlib.Path, task: Step) -> None:
@@ -153,18 +163,44 @@ def wheels(environment: Environment, python: str, directory: pathlib.Path, task:
     Raises:
         HvdError: one is not available, or pip cannot install from them alone.
     """
-    wanted = []
+    groups = [(sys.executable, hashed(REQUIREMENTS, PLOTS))]
     if python:
-        # with an MPI and CMake, which the other machine may not have
-        wanted = framework.requirements(environment.frameworks, None)
-        wanted = list(dict.fromkeys([*wanted, pinned().framework.cmake]))
-    store = paths.state() / "bundles" / "wheels"
-    digest = stamp.of(_REQUIREMENTS, wanted, sys.version, python)
+        groups.append((python, portable(environment.frameworks)))
+    collect(groups, "wheels", directory, task)
+
+
+def hashed(*files: pathlib.Path) -> List[str]:
+    """Return pip's arguments for files of requirements with checksums."""
+    return ["--require-hashes", *(word for file in files for word in ("-r", str(file)))]
+
+
+def portable(frameworks: Iterable[str]) -> List[str]:
+    """Return the requirements of the pinned ``frameworks`` for another machine.
+
+    They are with an MPI and CMake, which it may not have.
+    """
+    wanted = framework.requirements(frameworks, None)
+    return list(dict.fromkeys([*wanted, pinned().framework.cmake]))
+
+
+def collect(
+    groups: Sequence[Tuple[str, Sequence[str]]], name: str, directory: pathlib.Path, task: Step
+) -> None:
+    """Put wheels into ``directory``.
+
+    Args:
+        groups: interpreters, and pip's arguments for what each needs.
+        name: of the directory that keeps them here, for the next bundle.
+
+    Raises:
+        HvdError: one is not available, or pip cannot install from them alone.
+    """
+    store = paths.state() / "bundles" / name
+    digest = stamp.of(REQUIREMENTS, PLOTS, [list(map(str, each)) for each in groups], sys.version)
     if not stamp.matches(store / "stamp", digest):
         stamp.clear(store)
         store.mkdir(parents=True)
         download = ("download", "--progress-bar=off", f"--dest={store}")
-        groups = [(sys.executable, _HVD)] + ([(python, wanted)] if wanted else [])
         for interpreter, requirements in groups:
             _pip(interpreter, [*download, *requirements], task)
         if any(path.suffix != ".whl" for path in store.iterdir()):

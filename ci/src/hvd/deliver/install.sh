@@ -1,17 +1,20 @@
 #!/bin/sh
 # Install this bundle without a network: check every file, set everything up below a prefix, and run
-# Horovod on two ranks.
+# Horovod on two ranks, or on the GPUs of this machine if ./hvd gpu-check packed it.
 set -eu
 
 usage() {
     cat <<'EOF'
 usage: ./install.sh --prefix DIR [--python PYTHON] [--engine spack|pip] [--build-only]
+       ./install.sh --prefix DIR [--python PYTHON] [--limit MINUTES]      for GPUs
        ./install.sh --check
 
   --prefix DIR      directory for all that is installed; elsewhere Horovod writes ~/.horovod alone
-  --python PYTHON   take the frameworks of this interpreter, not those of the bundle
+  --python PYTHON   take the frameworks of this interpreter, not those of the bundle; that for
+                    GPUs has none, and takes those of python3 by default
   --engine NAME     what builds: spack (the default) or pip
   --build-only      do not run the two-rank smoke test, for example on a login node
+  --limit MINUTES   time limit of the check of GPUs, of which 8 minutes is the default
   --check           compare every file with its checksum, and do nothing else
 EOF
 }
@@ -51,15 +54,16 @@ find_python() {
 }
 
 bundle=$(cd "$(dirname "$0")" && pwd -P)
-prefix='' python='' engine=spack last=run only_check=''
+prefix='' python='' limit='' engine=spack last=run only_check=''
 while [ $# -gt 0 ]; do
     case $1 in
-    --prefix | --python | --engine)
+    --prefix | --python | --engine | --limit)
         [ $# -gt 1 ] || fail "$1 needs a value" "see ./install.sh --help"
         case $1 in
         --prefix) prefix=$2 ;;
         --python) python=$2 ;;
         --engine) engine=$2 ;;
+        --limit) limit=$2 ;;
         esac
         shift 2
         ;;
@@ -118,6 +122,11 @@ fi
 . "$prefix/env.sh"
 cd "$prefix/hvd"
 
+if [ "${COMMAND:-}" = gpu-check ]; then
+    [ -z "$python" ] || set -- --python "$python"
+    [ -z "$limit" ] || set -- "$@" --limit "$limit"
+    exec "$interpreter" ./hvd gpu-check --report "$prefix/gpu-check.json" "$@"
+fi
 set -- "$ENVIRONMENT"
 [ -z "$SPEC" ] || set -- "$@" --spec "$SPEC"
 [ -z "$python" ] || set -- "$@" --python "$python"

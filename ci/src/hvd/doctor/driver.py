@@ -22,14 +22,17 @@ def main():
     status = cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count))
     if status:
         return {"driver": driver, "reason": f"the CUDA driver shows no GPU (error {status})"}
-    capabilities = []
+    capabilities, names = [], []
     for device in range(count.value):
+        name = ctypes.create_string_buffer(256)
+        cuda.cuDeviceGetName(name, len(name), device)
+        names.append(name.value.decode(errors="replace"))
         pair = []
         for attribute in (_MAJOR, _MINOR):
             cuda.cuDeviceGetAttribute(ctypes.byref(number), attribute, device)
             pair.append(str(number.value))
         capabilities.append(".".join(pair))
-    return {"driver": driver, "capabilities": capabilities}
+    return {"driver": driver, "capabilities": capabilities, "names": names}
 
 
 if __name__ == "__main__":

@@ -65,6 +65,7 @@ class Gpus:
     driver: Optional[Tuple[int, int]] = None  #: the latest CUDA that it supports, as (12, 4)
     reason: str = ""  #: why there is no driver or no GPU
     capabilities: Tuple[str, ...] = ()  #: of each GPU, as "8.0"
+    names: Tuple[str, ...] = ()  #: of each GPU, as "NVIDIA H200"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,6 +110,13 @@ class Facts:
         return [path for path in self.loaded if path.rpartition("/")[2].startswith(names)]
 
 
+def gpus(shell: Mapping[str, str]) -> Gpus:
+    """Return the answers of the NVIDIA driver to a process with the variables of ``shell``."""
+    said = process.output(sys.executable, driver.__file__, env=shell)
+    found = json.loads(said or '{"reason": "the CUDA driver does not answer"}')
+    return cattrs.structure(found, Gpus)
+
+
 def facts(name: str, engine: str, shell: Mapping[str, str]) -> Facts:
     """Return everything there is to know here about the environment ``name``.
 
@@ -137,8 +145,6 @@ def facts(name: str, engine: str, shell: Mapping[str, str]) -> Facts:
     transports = re.findall(r"^mca:(pml|mtl):(\w+):version", components, re.MULTILINE)
     site, _ = activation.place(built)
     nodes = shell.get("SLURM_JOB_NUM_NODES", "")
-    driver_says = process.output(sys.executable, driver.__file__, env=shell)
-    gpus = json.loads(driver_says or '{"reason": "the CUDA driver does not answer"}')
     watched = [*said["extensions"], python, *([launcher.path] if launcher else [])]
     watched += [p for p in said["loaded"] if os.path.basename(p).startswith(MPI_LIBRARIES)]
     return Facts(
@@ -158,7 +164,7 @@ def facts(name: str, engine: str, shell: Mapping[str, str]) -> Facts:
         compiler=(compiler, bool(shutil.which(compiler, path=own["PATH"]))) if compiler else None,
         transports=frozenset(" ".join(each) for each in transports),
         adapters=tuple(sorted(path.name for path in _ADAPTERS.glob("*"))),
-        gpus=cattrs.structure(gpus, Gpus),
+        gpus=gpus(shell),
         shadowed=_shadowed(watched, own, after) if shell.get("LD_LIBRARY_PATH") else {},
         **_framework(built, python, after),
     )

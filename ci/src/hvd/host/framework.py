@@ -7,7 +7,7 @@ import pathlib
 import re
 import shutil
 import sys
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -136,6 +136,55 @@ def provide(run: Run, environment: Environment, python: str) -> Dict[str, Any]:
         mpi_version = f", {library.package} {library.version}" if library else ""
         task.say(f"Python {found['python']['version']}{mpi_version}")
     return found
+
+
+def venv_over(found: Mapping[str, Any], directory: pathlib.Path, log: pathlib.Path) -> None:
+    """Make a virtual environment in ``directory`` that has all of another interpreter's.
+
+    Args:
+        found: what that interpreter has; see :func:`hvd.host.externals.ask`.
+    """
+    # without a pip and setuptools of its own: the other's are the pinned ones
+    command = [found["python"]["executable"], "-m", "venv", "--without-pip", directory]
+    process.run(command, log=log)
+    # Debian's are beside the place of pip's
+    places = [found["python"]["platlib"]]
+    places += [each["directory"] for each in found["distributions"].values()]
+    (own,) = directory.glob("lib/python3*/site-packages")
+    # with the .pth files of the other's place, one of which is setuptools' distutils
+    lines = [f"import site; site.addsitedir({place!r})\n" for place in dict.fromkeys(places)]
+    (own / "hvd-frameworks.pth").write_text("".join(lines))
+
+
+def beside(python: str, directory: pathlib.Path, log: pathlib.Path) -> Tuple[str, List[str]]:
+    """Provide what a build of Horovod needs beside the frameworks of ``python``.
+
+    MPI, CMake and distributions that are missing are installed into ``directory``, a virtual
+    environment that has all of ``python``'s.
+
+    Returns:
+        Its interpreter, or ``python`` if nothing is missing; and what was missing.
+
+    Raises:
+        CommandFailed: pip cannot install it.
+    """
+    found = externals.ask(python)
+    missing = [
+        text
+        for text in requirements((), externals.find_mpi(found))
+        if _distribution(text) not in found["distributions"]
+    ]
+    if not missing:
+        return python, []
+    executable = directory / "bin" / "python"
+    digest, done = stamp.of(missing, found), directory / "stamp"
+    if not stamp.matches(done, digest):
+        stamp.clear(directory)
+        venv_over(found, directory, log)
+        command = [executable, "-m", "pip", "install", "--progress-bar=off", *missing]
+        process.run(command, log=log, env=process.clean_environment(), timeout=_TIMEOUT)
+        stamp.put(done, digest)
+    return str(executable), missing
 
 
 def place(frameworks: Iterable[str]) -> pathlib.Path:

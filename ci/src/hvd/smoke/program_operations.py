@@ -227,7 +227,7 @@ def join(session: Session) -> None:
 
     def call() -> List[Any]:
         sums = [session.allreduce(each, f"join {i}", "sum") for i, each in enumerate(tensors)]
-        last = session.hvd.join()
+        last = session.join()
         return [*sums, longest if last is None else int(last)]  # TensorFlow: None before 0.23
 
     session.check("join after uneven batches", call, [*expected, longest], "float32", 50)

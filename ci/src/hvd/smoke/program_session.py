@@ -58,6 +58,10 @@ class Session:
             self.left_out += WITHOUT_ONECCL
         self.place(arguments.device, self.hvd.local_rank())
 
+    def join(self) -> Any:
+        """Call ``hvd.join``; return what it returns."""
+        return self.hvd.join()
+
     def wait(self) -> None:
         """Return when the framework has done all that it was given."""
 

@@ -28,6 +28,11 @@ class Framework(Session):
         if device == "gpu":
             torch.cuda.set_device(local_rank % torch.cuda.device_count())
 
+    def join(self) -> int:
+        # what a rank that has joined contributes has to be where the others' tensors are
+        on_gpu = self.device.type == "cuda"
+        return horovod.join(torch.cuda.current_device() if on_gpu else -1)
+
     def wait(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.synchronize()

@@ -256,8 +256,9 @@ def tool(releases: Callable[[str], Releases]) -> List[Proposal]:
         releases: looks a distribution up.
     """
     have: Dict[str, Version] = {}
-    for match in _PIN.finditer(REQUIREMENTS.read_text()):
-        if "hvd (pyproject.toml)" in match[0]:
+    plots = REQUIREMENTS.with_name("requirements-plots.txt")
+    for match in _PIN.finditer(REQUIREMENTS.read_text() + plots.read_text()):
+        if "hvd (pyproject.toml" in match[0]:
             version = Version(match["version"])
             # older ones are for older Pythons
             have[match["name"]] = max(version, have.get(match["name"], version))
