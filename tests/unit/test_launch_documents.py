@@ -15,8 +15,8 @@ from tests.unit.launching import launch
 #: nccl-tests-container.sbatch of awsome-distributed-ai at 95b939c; job.sh for Leonardo of WarpX at
 #: 1b312c6, whose --mem=494000 for 32 cores is given for each here; launching.md for Vista of
 #: TACC-Docs at 1d94ecf, with the ranks of gh; scripts of JUWELS' and JUPITER's users, 2026;
-#: example-job-scripts.md for Polaris of argonne-lcf/user-guides at 7d04a3f; and run_ddp_srun_4.sh of
-#: LUMI-AI-Guide, 2026-04, with the account and standard-g of csc-user-guide at dff081f.
+#: example-job-scripts.md for Polaris of argonne-lcf/user-guides at 7d04a3f; and run_ddp_srun_4.sh
+#: of LUMI-AI-Guide, 2026-04, with the account and standard-g of csc-user-guide at dff081f.
 DOCUMENTS = {
     "perlmutter-hvd": """\
 #SBATCH -A p_g
