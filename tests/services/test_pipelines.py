@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import yaml
 from hvd.core import paths
 from hvd.model.versions import pinned
 from tests import debian, node_tools
-from tests.checkout import commit, script
+from tests.checkout import Checkout, commit, copy_checkout, script
 from tests.conftest import chosen_pairs
 
 pytestmark = pytest.mark.xdist_group("built")
@@ -59,9 +60,7 @@ def gitlab(request, programs, built_by_spack):
     if chosen_pairs(request.config)[0] != pinned().pairs[0].name:
         pytest.skip("pipelines build with the default pair")
     scratch = checkout.root.parent
-    path = node_tools.path()
-    if not shutil.which("rsync"):
-        path = os.pathsep.join([str(unpacked_rsync(scratch)), path])
+    path = with_rsync(scratch)
     (checkout.root / ".venv").symlink_to(venv)
     commit(checkout.root)
     program = programs / "gitlab-ci-local"
@@ -70,12 +69,44 @@ def gitlab(request, programs, built_by_spack):
     shutil.rmtree(checkout.root / ".git")
 
 
+def with_rsync(scratch: pathlib.Path) -> str:
+    """PATH with a Node.js and with rsync, for gitlab-ci-local."""
+    path = node_tools.path()
+    if not shutil.which("rsync"):
+        path = os.pathsep.join([str(unpacked_rsync(scratch)), path])
+    return path
+
+
 def unpacked_rsync(directory: pathlib.Path) -> pathlib.Path:
     """A directory for PATH with an rsync of Debian's, which gitlab-ci-local copies with."""
     package = debian.unpacked("rsync", "libpopt0", "libxxhash0")
     (libraries,) = package.glob("usr/lib/*-linux-gnu")
     line = f'LD_LIBRARY_PATH={libraries} exec {package}/usr/bin/rsync "$@"'
     return script(directory / "rsync" / "rsync", line).parent
+
+
+@pytest.mark.parametrize(
+    ("job", "options", "done"),
+    [
+        ("sites", ["--variable", "CI_PIPELINE_SOURCE=schedule"], ""),
+        ("pages", [], ".hvd/site/index.html"),
+    ],
+)
+def test_a_job_that_needs_no_build_passes(programs, tmp_path, job, options, done):
+    """In a clone, whose default branch is that of its origin; it makes its own .venv."""
+    origin = copy_checkout(tmp_path / "origin")
+    commit(origin.root)
+    clone = Checkout(tmp_path / "clone")
+    origin.run(["git", "clone", "--quiet", origin.root, clone.root])
+    home = ["--home", tmp_path / "home"]
+    path = with_rsync(tmp_path)
+    clone.run([programs / "gitlab-ci-local", *home, *options, job], PATH=path)
+    assert (clone.root / done).exists()
+    # a push to another branch has neither job
+    clone.run(["git", "checkout", "--quiet", "-b", "another"])
+    listed = clone.run([programs / "gitlab-ci-local", *home, "--list"], PATH=path)
+    assert re.search("^unit ", listed, re.MULTILINE)
+    assert not re.search(f"^{job} ", listed, re.MULTILINE)
 
 
 def test_a_generated_job_pushes_what_it_builds(gitlab, built_by_spack):

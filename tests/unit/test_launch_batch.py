@@ -23,7 +23,7 @@ SBATCH = {
     *("--account", "--constraint", "--cpus-per-task", "--error", "--gpus-per-node", "--gres"),
     *("--gpu-bind", "--job-name", "--mem", "--mem-per-cpu", "--network", "--nodes", "--ntasks"),
     *("--ntasks-per-node", "--output", "--partition", "--qos", "--time", "--exclusive"),
-    *("--threads-per-core", "--wait-all-nodes"),
+    *("--mem-per-gpu", "--threads-per-core", "--wait-all-nodes"),
 }
 BSUB = {"-P", "-W", "-csm", "-n", "-nnodes", "-R", "-q", "-J", "-o", "-e"}
 QSUB = {"-A", "-q", "-l", "-N", "-o", "-e"}

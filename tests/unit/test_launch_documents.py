@@ -14,8 +14,9 @@ from tests.unit.launching import launch
 #: pytorch_frontier.rst at f0571fe, whose srun has the nodes and ranks that the job has;
 #: nccl-tests-container.sbatch of awsome-distributed-ai at 95b939c; job.sh for Leonardo of WarpX at
 #: 1b312c6, whose --mem=494000 for 32 cores is given for each here; launching.md for Vista of
-#: TACC-Docs at 1d94ecf, with the ranks of gh; scripts of JUWELS' and JUPITER's users, 2026; and
-#: example-job-scripts.md for Polaris of argonne-lcf/user-guides at 7d04a3f.
+#: TACC-Docs at 1d94ecf, with the ranks of gh; scripts of JUWELS' and JUPITER's users, 2026;
+#: example-job-scripts.md for Polaris of argonne-lcf/user-guides at 7d04a3f; and run_ddp_srun_4.sh
+#: of LUMI-AI-Guide, 2026-04, with the account and standard-g of csc-user-guide at dff081f.
 DOCUMENTS = {
     "perlmutter-hvd": """\
 #SBATCH -A p_g
@@ -75,6 +76,17 @@ srun python train.py""",
 #SBATCH --gres=gpu:4
 export SRUN_CPUS_PER_TASK=72
 srun python train.py""",
+    "lumi-hvd": """\
+#SBATCH -A p_g
+#SBATCH -p standard-g
+#SBATCH -N 2
+#SBATCH -c 7
+#SBATCH --ntasks-per-node=8
+#SBATCH --gpus-per-node=8
+#SBATCH --mem-per-gpu=60G
+srun --cpu-bind=v,mask_cpu=0x00fe000000000000,0xfe00000000000000,0x0000000000fe0000,\
+0x00000000fe000000,0x00000000000000fe,0x000000000000fe00,0x000000fe00000000,0x0000fe0000000000 \
+python train.py""",
     "polaris-hvd": """\
 #!/bin/bash -l
 #PBS -A p_g

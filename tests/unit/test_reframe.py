@@ -27,6 +27,11 @@ LINES = {
     "juwels": ("#SBATCH --cpus-per-task=12", "#SBATCH --threads-per-core=1", "srun python "),
     "leonardo": ("#SBATCH --gres=gpu:1", "#SBATCH --mem-per-cpu=15437", "srun python "),
     "local": ("mpirun -np 2 ",),
+    "lumi": (
+        "#SBATCH --gpus-per-node=1",
+        "#SBATCH --mem-per-gpu=60G",
+        "srun --cpu-bind=v,mask_cpu=0x00fe000000000000,",
+    ),
     "parallelcluster": (
         "#SBATCH -p p4d",
         "#SBATCH --gpus-per-node=1",
@@ -69,7 +74,7 @@ def test_every_site_is_a_system(configuration):
         for partition, features in partitions.items():
             assert ("gpu" in features) == bool(machine.partitions[partition].gpus)
             assert ("several-nodes" in features) == (machine.scheduler != "none")
-            assert ("rocm" in features) == (name == "frontier")
+            assert ("rocm" in features) == (name in ("frontier", "lumi"))
     stampede3 = {each["name"]: each["features"] for each in found["stampede3"]["partitions"]}
     assert "cuda" in stampede3["h100"] and "cuda" not in stampede3["spr"]
 

@@ -4,11 +4,12 @@ import json
 import random
 
 import numpy as np
+import otf2
 import pytest
 
 from hvd.cli import timeline
 from hvd.core.errors import HvdError
-from hvd.timeline import picture, tables, totals, trace
+from hvd.timeline import archive, picture, tables, totals, trace
 from hvd.timeline.trace import Span
 
 #: Two ranks reduce a and b, fused; rank 1 is late by 3 ms, and for b never comes again.
@@ -79,6 +80,25 @@ def test_phases_tensors_and_ranks_add_up(read):
     assert found.elements == {"grad.a": "float32 [3, 4]", "grad.b": "float32 [4]"}
     # the rank that others wait for
     assert totals.ranks(found) == [(1, 2, pytest.approx(0.005))]
+
+
+def test_an_otf2_archive_has_every_span(read, tmp_path):
+    """Read back by OTF2's own reader."""
+    found = read(written(EVENTS + HANGS))
+    archive.write(found, tmp_path / "otf2")
+    entered, spans = {}, []
+    with otf2.reader.open(str(tmp_path / "otf2" / "traces.otf2")) as opened:
+        second = opened.timer_resolution
+        for row, event in opened.events:
+            if isinstance(event, otf2.events.Enter):
+                assert row.name not in entered
+                entered[row.name] = event.time
+            else:
+                times = (entered.pop(row.name) / second, event.time / second)
+                spans.append(Span(row.name, event.region.name, *map(pytest.approx, times)))
+    assert not entered and sorted(spans, key=str) == sorted(found.spans, key=str)
+    with pytest.raises(HvdError):
+        archive.write(found, tmp_path / "otf2")
 
 
 def test_what_a_killed_job_was_in_is_told(read):
@@ -172,7 +192,7 @@ def test_the_picture_is_the_same_for_the_same_trace(read, format, magic):
 def test_the_command_writes_tables_and_a_picture(tmp_path, capsys):
     path = tmp_path / "trace.json"
     path.write_text(written(EVENTS + HANGS)[:-1])
-    timeline.timeline(path, None, 10)
+    timeline.timeline(path, None, 10, True)
     output = capsys.readouterr()
     assert "is cut off" in output.err
     for text in ("NEGOTIATE_ALLREDUCE", "waiting", "grad.b", "not ready: rank 1"):
@@ -188,5 +208,5 @@ def test_an_output_that_cannot_be_is_one_clear_error(tmp_path, name, message):
     path.write_text(written(EVENTS))
     (tmp_path / "file").write_text("")
     with pytest.raises(HvdError, match=message):
-        timeline.timeline(path, tmp_path / name, 10)
+        timeline.timeline(path, tmp_path / name, 10, False)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "trace.json"]

@@ -7,6 +7,7 @@ environment, as people without Spack do it.
 from __future__ import annotations
 
 import dataclasses
+import os
 import pathlib
 import shutil
 from typing import Any, Dict, List, Mapping, Optional, Tuple
@@ -281,7 +282,8 @@ class PipSolution:
 
     @property
     def _cmake(self) -> str:
-        return shutil.which("cmake", path=self._path) or "cmake"
+        # a user's wrapper, as for Score-P
+        return os.environ.get("HOROVOD_CMAKE") or shutil.which("cmake", path=self._path) or "cmake"
 
     @property
     def _path(self) -> str:

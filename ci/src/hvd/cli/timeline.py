@@ -7,13 +7,13 @@ from typing import Optional
 
 import typer
 
-from hvd.cli.common import option
+from hvd.cli.common import flag, option
 from hvd.core import console
 from hvd.core.errors import HvdError
 from hvd.core.files import write_atomically
 from hvd.core.paths import shorten
 from hvd.report.text import duration, plural
-from hvd.timeline import picture, tables, trace
+from hvd.timeline import archive, picture, tables, trace
 
 
 def timeline(
@@ -24,6 +24,7 @@ def timeline(
         "--output -o FILE", "Plot to write, .png or .svg. \\[default: beside FILE, .png]", None
     ),
     top: int = option("--top N", "Tensors to show.", 10, min=1),
+    otf2: bool = flag("--otf2", "Write an OTF2 archive too, for Vampir: FILE's name and -otf2."),
 ) -> None:
     """Show where a job's time goes, from Horovod's timeline.
 
@@ -50,3 +51,7 @@ def timeline(
     title = f"Where the time goes, {file.name}"
     write_atomically(target, picture.draw(found, title, target.suffix[1:], top))
     console.note(shorten(target))
+    if otf2:
+        directory = file.with_name(f"{file.stem}-otf2")
+        archive.write(found, directory)
+        console.note(shorten(directory / "traces.otf2"))

@@ -1,0 +1,74 @@
+"""docs/profilers.md: EZTrace's trace of two ranks of Horovod, as otf2-print prints it."""
+
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+from hvd.core import paths
+from hvd.smoke.launch import environment, find_program
+from tests import debian, needs
+from tests.ranks import LAUNCHED, PROGRAM, said
+
+pytestmark = [pytest.mark.xdist_group("built"), needs.programs("mpicc")]
+
+PAGE = paths.ROOT / "docs" / "profilers.md"
+
+
+@pytest.fixture(scope="module")
+def installed() -> pathlib.Path:
+    """Where Debian's EZTrace and otf2-print are."""
+    return debian.unpacked("eztrace", "libeztrace0", "otf2-tools", dependencies=True)
+
+
+def commands() -> str:
+    """The page's commands, for a shell."""
+    section = PAGE.read_text().partition("\n## EZTrace\n")[2].partition("\n## ")[0]
+    (block,) = re.findall(r"```console\n(.*?)```", section, re.DOTALL)
+    return re.sub(r"^\$ ", "", block, flags=re.MULTILINE)
+
+
+def traced(target, installed, tmp_path, text: str) -> subprocess.CompletedProcess:
+    """Run ``text`` in a shell where EZTrace is installed, with a small program as the example."""
+    mpirun = pathlib.Path(find_program(target, "mpirun"))
+    if b"Open MPI" not in subprocess.run([mpirun, "--version"], capture_output=True).stdout:
+        pytest.skip("the commands are those for Open MPI")
+    (libraries,) = installed.glob("usr/lib/*-linux-gnu")
+    example = "examples/pytorch/train.py"
+    (tmp_path / "program.py").write_text(PROGRAM)
+    variables = environment(LAUNCHED["mpirun"], target, 300)
+    variables["PATH"] = f"{mpirun.parent}:{installed}/usr/bin:{variables['PATH']}"
+    # its own MPI comes before the one that EZTrace's package depends on
+    own = [str(mpirun.resolve().parent.parent / "lib"), variables.get("LD_LIBRARY_PATH", "")]
+    variables["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [*own, str(libraries)]))
+    (tmp_path / "examples").symlink_to(paths.ROOT / "examples")
+    return subprocess.run(
+        ["bash", "-ec", text.replace(f"python {example}", f"{target.python} program.py")],
+        cwd=tmp_path,
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def test_eztrace_records_the_mpi_calls_of_horovod(built_horovod, installed, tmp_path):
+    done = traced(built_horovod.target, installed, tmp_path, commands())
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert said(done.stdout) == [(0, 2), (1, 2)]
+    # a float32 sum of 1000 elements, on both ranks
+    found = re.findall(
+        r"^MPI_COLLECTIVE_END +(\d+) .*ALLREDUCE.*Sent: 4000, Received: 4000",
+        done.stdout,
+        re.MULTILINE,
+    )
+    assert len(set(found)) == 2, done.stdout
+
+
+def test_eztrace_crashes_without_the_gatherv_of_the_page(built_horovod, installed, tmp_path):
+    """So that the page's library is needed."""
+    text = commands().replace("$PWD/gatherv.so:", "")
+    done = traced(built_horovod.target, installed, tmp_path, text)
+    assert done.returncode != 0 and "MPI_Gatherv" in done.stderr, done.stdout + done.stderr
