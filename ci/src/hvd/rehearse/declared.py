@@ -17,6 +17,8 @@ from hvd.model.environment import Environment
 from hvd.model.site import Use
 from hvd.solve import kept, site_check
 
+#: Where that lies whose prefix is the site's secret.
+STAND_INS = "/hvd-stand-ins"
 #: A package to what directories call it, where that is not the package's name.
 _CALLED = {"cray-mpich": "mpich", "py-torch": "pytorch", "py-tensorflow": "tensorflow"}
 
@@ -65,7 +67,7 @@ def _declared(package: str, entry: Mapping[str, Any]) -> Declared:
     return Declared(
         package,
         version,
-        entry.get("prefix") or f"/hvd-stand-ins/{package}-{version}",
+        entry.get("prefix") or f"{STAND_INS}/{package}-{version}",
         tuple(entry.get("modules", ())),
         entry.get("extra_attributes", {}).get("compilers", {}),
     )
@@ -107,8 +109,9 @@ def _faults(found: List[Declared], use: Use) -> Iterator[Tuple[str, str]]:
 def _named(each: Declared) -> str:
     """Return the version that its prefix names; empty if none."""
     name = re.escape(_CALLED.get(each.package, each.package))
-    match = re.search(rf"/{name}[/-]v?(\d+(?:\.\d+)+)", each.prefix, re.IGNORECASE)
-    return match[1] if match else ""
+    # the last one: a directory may be of the compiler that built what is below it
+    found = re.findall(rf"/{name}[/-]v?(\d+(?:\.\d+)+)", each.prefix, re.IGNORECASE)
+    return found[-1] if found and not each.prefix.startswith(STAND_INS) else ""
 
 
 def _agrees(one: str, other: str) -> bool:

@@ -19,7 +19,7 @@ from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 import cattrs
 
-from hvd.core import console, paths, process
+from hvd.core import console, paths, process, stamp
 from hvd.core.errors import HvdError
 from hvd.core.steps import Step
 from hvd.model import built, check_build, environment
@@ -55,7 +55,6 @@ class Plan:
         python: interpreter to make the frameworks' environment with.
         prefix: the environment's place.
         requirements: of the frameworks.
-        externals: whether the page has its users run ``./hvd externals``.
         brought: programs that the page's modules bring, to the prefixes that they are in.
         directory: for results and logs.
     """
@@ -66,7 +65,6 @@ class Plan:
     python: str
     prefix: str
     requirements: List[str]
-    externals: bool
     brought: Dict[str, str]
     directory: str
     pair: str
@@ -140,6 +138,14 @@ class Rehearsal:
     def make(self) -> None:
         """Make the environment of the frameworks, with venv and pip for conda."""
         python = f"{self.plan.prefix}/bin/python"
+        done = pathlib.Path(self.plan.prefix, "stamp")
+        digest = stamp.of(self.plan.python, self.plan.requirements)
+        if not stamp.matches(done, digest):
+            self._install(python)
+            stamp.put(done, digest)
+        self.shell(self.hvd("externals", self.plan.environment, "--python", python))
+
+    def _install(self, python: str) -> None:
         self.shell(
             shlex.join([self.plan.python, "-m", "venv", "--clear", self.plan.prefix]),
             shlex.join(
@@ -148,8 +154,6 @@ class Rehearsal:
             ),
             timeout=3600,
         )
-        if self.plan.externals:
-            self.shell(self.hvd("externals", self.plan.environment, "--python", python))
 
     def modules(self) -> None:
         """Load the page's modules; they have to bring what Spack takes from modules."""
@@ -164,7 +168,8 @@ class Rehearsal:
         self.shell(*self.loads, "module list")
 
     def build(self) -> None:
-        words = ["build", self.plan.environment, "--engine", "spack", "--pair", self.plan.pair]
+        words = ["build", self.plan.environment, "--engine", "spack", "--fresh"]
+        words += ["--pair", self.plan.pair]
         self.shell(*self.loads, self.hvd(*words), timeout=_BUILD)
 
     def check_build(self) -> None:

@@ -30,6 +30,8 @@ from hvd.rehearse.result import Result, StepResult
 from hvd.rehearse.stand_ins import StandIn
 from hvd.solve import site_check
 
+#: Of what Spack would build, those with libraries that are not on the Python index.
+_UNFETCHED = ("cffi", "PyYAML")
 _PYTHON = ("python", *stand_ins.FRAMEWORKS)
 
 
@@ -48,9 +50,12 @@ def run(name: str) -> Result:
     if not chosen.site:
         raise HvdError(f"{name} is of this machine", f"./hvd run {name}")
     scratch = directory(name)
-    stamp.clear(scratch)
-    (scratch / "made").mkdir(parents=True)
+    (scratch / "made").mkdir(parents=True, exist_ok=True)
+    for kind in ("tree", "modules", "published", "jupyter"):
+        stamp.clear(scratch / kind)
     log = scratch / "log"
+    for old in (log, scratch / "steps.json"):
+        old.unlink(missing_ok=True)
     console.heading(name)
     shown: Dict[str, str] = {}
     try:
@@ -66,7 +71,12 @@ def run(name: str) -> Result:
     if not steps_file.exists():
         raise HvdError("the rehearsal was interrupted", log=log)
     steps = cattrs.structure(json.loads(steps_file.read_text()), List[StepResult])
-    return _result(chosen, spec, shown, steps, log)
+    done = _result(chosen, spec, shown, steps, log)
+    if done.passed:
+        # gigabytes; where it failed, the next rehearsal goes on from them
+        for made in ("made", "stand-ins", "state", "tree"):
+            stamp.clear(scratch / made)
+    return done
 
 
 def _result(
@@ -114,6 +124,7 @@ def _prepare(
             places.update(made[-1].places)
     frameworks = stand_ins.frameworks(found, gpu)
     shown["frameworks"] = f"Python {frameworks.version}, {', '.join(frameworks.requirements)}"
+    shown["py-cffi, py-pyyaml"] = "wheels, which ./hvd externals declares"
     spec = _copy(chosen, scratch / "tree", gpu, shown)
     hosts = scratch / "hosts"
     names = f"127.0.0.1 n1 n2 {socket.gethostname()}\n"
@@ -135,8 +146,7 @@ def _prepare(
         mpi=mpi.package,
         python=frameworks.python,
         prefix=python.prefix,
-        requirements=list(frameworks.requirements),
-        externals=sites.of(chosen.name).environments[chosen.name].make is not None,
+        requirements=[*frameworks.requirements, *_UNFETCHED],
         brought={
             program: each.prefix
             for program, each in (("mpicxx", mpi), ("python3", python))
