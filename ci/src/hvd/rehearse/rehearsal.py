@@ -146,7 +146,7 @@ def _prepare(
         mpi=mpi.package,
         python=frameworks.python,
         prefix=python.prefix,
-        requirements=[*frameworks.requirements, *_UNFETCHED],
+        requirements=[*frameworks.requirements, *_numpy(chosen), *_UNFETCHED],
         brought={
             program: each.prefix
             for program, each in (("mpicxx", mpi), ("python3", python))
@@ -211,6 +211,13 @@ def _os_release(system: str, file: pathlib.Path) -> pathlib.Path:
     return file
 
 
+def _numpy(chosen: Environment) -> List[str]:
+    """NumPy where the page has it: PyTorch's wheels do not need it, and Horovod does."""
+    make = sites.of(chosen.name).environments[chosen.name].make
+    commands = " ".join(make.commands) if make else "numpy"
+    return ["numpy"] if re.search(r"\bnumpy\b|conda create.* pytorch", commands) else []
+
+
 def _replace(files: List[pathlib.Path], old: str, new: str) -> None:
     for file in files:
         file.write_text(file.read_text().replace(old, new))
@@ -229,7 +236,7 @@ def _modulefiles(
             if "I_MPI_ROOT" in settings:
                 prefix = settings["I_MPI_ROOT"]
             lines = [f'prepend_path("PATH", "{prefix}/bin")']
-            lines += [f'prepend_path("LD_LIBRARY_PATH", "{prefix}/lib")']
+            lines += [f'prepend_path("LD_LIBRARY_PATH", "{prefix}/lib:{prefix}/lib/libfabric")']
             lines += [f'setenv("{name}", "{value}")' for name, value in settings.items()]
             texts[each.module] += "".join(f"{line}\n" for line in lines)
     for name, text in texts.items():
