@@ -123,7 +123,11 @@ def _prepare(
             shown[made[-1].declared] = made[-1].what
             places.update(made[-1].places)
     frameworks = stand_ins.frameworks(found, gpu)
-    shown["frameworks"] = f"Python {frameworks.version}, {', '.join(frameworks.requirements)}"
+    own = ", ".join(str(each) for each in found if each.package in _PYTHON)
+    shown[own] = f"a venv of Python {frameworks.version} with {', '.join(frameworks.requirements)}"
+    site = sites.of(chosen.name)
+    if site.launcher == "ibrun":
+        shown["ibrun"] = "a script that starts mpiexec.hydra"
     shown["py-cffi, py-pyyaml"] = "wheels, which ./hvd externals declares"
     spec = _copy(chosen, scratch / "tree", gpu, shown)
     hosts = scratch / "hosts"
@@ -132,7 +136,7 @@ def _prepare(
     places["/etc/hosts"] = hosts
     system = site_check.architecture(spec)["os"]
     places["/etc/os-release"] = _os_release(system, scratch / "os-release")
-    shown[f"os={system}"] = "the name of it"
+    shown[f"os={system}"] = "this machine's, which says that it is that"
     lmod = module_tools.install("lmod")
     modules = _modulefiles(chosen, found, made, scratch / "modules")
     mpi = next(each for each in found if each.package in stand_ins.MPIS)
