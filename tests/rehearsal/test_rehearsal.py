@@ -31,25 +31,22 @@ def rehearse(tmp_path):
     return start
 
 
-def failed(done: result.Result) -> dict:
-    return {step.name: step.why for step in done.steps if step.result == result.FAILED}
-
-
 def test_it_passes(rehearse):
     done = rehearse(0)
     assert done.passed and {step.result for step in done.steps} == {result.PASSED}
 
 
 @pytest.mark.parametrize(
-    "old, new, step, said",
+    "old, new, step",
     [
-        ("prefix: /opt/apps/gcc/13.2.0", "prefix: /opt/app/gcc/13.2.0", "stand-ins", "/opt/app/"),
-        ("[impi/21.11]", "[impi/21.1]", "stand-ins", "impi/21.1,"),
-        ("[impi/21.11]", "[intelmpi/21.11]", "modules", "mpicxx"),
-        ("require: [intel-oneapi-mpi]", "require: [openmpi]", "build", "mpi"),
+        ("prefix: /opt/apps/gcc/13.2.0", "prefix: /opt/app/gcc/13.2.0", "stand-ins"),
+        ("[impi/21.11]", "[impi/21.1]", "stand-ins"),
+        ("[impi/21.11]", "[intelmpi/21.11]", "modules"),
+        ("require: [intel-oneapi-mpi]", "require: [openmpi]", "build"),
     ],
     ids=["prefix", "module's version", "module's name", "MPI family"],
 )
-def test_a_mistake_is_found(rehearse, old, new, step, said):
-    found = failed(rehearse(1, old, new))
-    assert list(found) == [step] and said in found[step]
+def test_a_mistake_is_found(rehearse, old, new, step):
+    done = rehearse(1, old, new)
+    assert [each.name for each in done.steps if each.result == result.FAILED] == [step]
+    assert not done.passed

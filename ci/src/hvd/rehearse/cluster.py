@@ -75,7 +75,7 @@ class Cluster:
 
     @property
     def variables(self) -> Dict[str, str]:
-        """What a user's shell has on a login node, and nothing of a job that we may be in."""
+        """The variables of a user's shell on a login node, and none of a job that we may be in."""
         own = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM", "SBATCH"))}
         path = f"{self.directory / 'bin'}:{own.get('PATH', os.defpath)}"
         return {**own, "PATH": path}
@@ -130,7 +130,7 @@ class Cluster:
             time.sleep(0.1)
 
     def steps(self) -> List[psutil.Process]:
-        """What runs on the nodes: Slurm's process of each step, and the ranks below it."""
+        """The processes on the nodes: Slurm's process of each step, and the ranks below it."""
         found = []
         for file in (self.directory / "steps").iterdir():
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -195,7 +195,7 @@ def _prepare(root: pathlib.Path, directory: pathlib.Path) -> None:
 
 
 def _loader() -> str:
-    """What loads programs on this machine, as one of them names it."""
+    """The program that loads programs on this machine, as one of them names it."""
     with open(sys.executable, "rb") as file:
         segments = ELFFile(file).iter_segments("PT_INTERP")
         return next(segments).get_interp_name()

@@ -33,6 +33,8 @@ from hvd.smoke import launch
 _MODULES = {"pytorch": "torch", "tensorflow": "tensorflow", "keras": "tensorflow"}
 #: Seconds for a build, and for a job of two ranks.
 _BUILD, _JOB = 7200.0, 300.0
+#: Characters of what is wrong that a result keeps.
+_WHY = 400
 #: Slurm's plugin for the processes of an MPI.
 _PMI = {"openmpi": "pmix", "cray-mpich": "pmi2", "mpich": "pmi2"}
 _PROGRAM = paths.PACKAGES / "py_horovod" / "test" / "allreduce.py"
@@ -46,7 +48,7 @@ class NotShown(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What a rehearsal needs inside.
+    """The needs of a rehearsal in its namespace.
 
     Args:
         environment: its name.
@@ -308,9 +310,9 @@ def _take(function: Callable[[], None]) -> Tuple[str, str]:
     except NotShown as reason:
         return NOT_SHOWN, str(reason)
     except HvdError as error:
-        # the last line that says what is wrong
-        said = [line.strip() for line in error.tail.splitlines() if "rror" in line]
-        return FAILED, said[-1] if said else error.message.splitlines()[-1]
+        # the lines that say what is wrong, without where each log is
+        said = [line.strip() for line in error.tail.splitlines() if "Error" in line]
+        return FAILED, "; ".join(said)[:_WHY] or error.message.splitlines()[-1]
     return PASSED, ""
 
 

@@ -35,7 +35,7 @@ def words(places: Mapping[str, pathlib.Path]) -> List[str]:
 def _directory(
     path: str, tree: Mapping[str, dict], places: Mapping[str, pathlib.Path]
 ) -> List[str]:
-    """Return the options that make the directory ``path`` anew, with ``tree`` below it."""
+    """Return the options that make the directory ``path`` again, with ``tree`` below it."""
     options: List[str] = []
     for name in os.listdir(path) if os.path.isdir(path) else ():
         child = os.path.join(path, name)

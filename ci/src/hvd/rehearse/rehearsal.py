@@ -181,14 +181,16 @@ def _copy(chosen: Environment, tree: pathlib.Path, gpu: bool, shown: Dict[str, s
     Returns:
         The root spec.
     """
-    generated = shutil.ignore_patterns(".spack-env", "spack.lock", environments.EXTERNALS)
+    copied = tree / "environments"
+    copied.mkdir(parents=True)
+    # the first one wins, as everywhere
     for source in reversed(paths.environments()):
-        shutil.copytree(
-            source, tree / "environments", symlinks=True, dirs_exist_ok=True, ignore=generated
-        )
+        subprocess.run(["cp", "-a", f"{source}/.", copied], check=True)
+    for generated in (environments.EXTERNALS, "spack.lock"):
+        (copied / chosen.name / generated).unlink(missing_ok=True)
+    stamp.clear(copied / chosen.name / ".spack-env")
     for name in ("packages", "spack_repo", "repo.yaml"):
         (tree / name).symlink_to(paths.ROOT / name)
-    copied = tree / "environments"
     spec_file = copied / chosen.name / "spack.yaml"
     spec = chosen.specs[0]
     theirs, ours = stand_ins.target(chosen)

@@ -48,7 +48,7 @@ _TIMEOUT = 3600
 
 @dataclasses.dataclass(frozen=True)
 class StandIn:
-    """What lies at a prefix in place of what the site has there.
+    """The software at a prefix in place of what the site has there.
 
     Args:
         places: paths of the site to directories of this machine.
@@ -104,7 +104,7 @@ def _gcc(each: Declared, directory: pathlib.Path) -> StandIn:
 
 
 def _system(each: Declared) -> Optional[StandIn]:
-    """What the site's operating system has, of this machine's."""
+    """Take from this machine a program of the operating system."""
     program = {"gmake": "make", "python": "python3"}.get(each.package, each.package)
     found = process.output(f"/usr/bin/{program}", "--version")
     if not found:
@@ -248,7 +248,7 @@ def target(environment: Environment) -> Tuple[str, str]:
     """Return the environment's processor, and the nearest that this machine can be.
 
     Raises:
-        HvdError: it is of another family.
+        HvdError: it belongs to another family.
     """
     wanted = site_check.architecture(environment.specs[0])["target"]
     theirs, ours = archspec.cpu.TARGETS[wanted], archspec.cpu.TARGETS[machine.processor()]
