@@ -207,6 +207,8 @@ class Rehearsal:
         path = f"{slurm.directory / 'bin'}:{os.defpath}"
         said = self.shell(
             f"{self.hvd(*words)} > {job}",
+            # no GPU is here, so that Slurm has none to give
+            f"sed -i -E '/^#SBATCH --(gpu|gres)/d' {job}",
             f"cat {job}",
             f"sbatch --parsable {job}",
             PATH=path,
@@ -228,9 +230,6 @@ class Rehearsal:
         kind = self.partition
         node = f"CPUs=512 RealMemory=4000000 Feature={kind.slurm.constraint or 'none'}"
         selects = "CR_Core\nSlurmdParameters=config_overrides"
-        if kind.gpus:
-            selects += "\nGresTypes=gpu"
-            node += f" Gres=gpu:{kind.gpus}"
         selects += f"\nMpiDefault={_PMI.get(self.plan.mpi, 'none')}"
         return {
             "CR_Core": selects,
@@ -251,11 +250,12 @@ class Rehearsal:
         self.shell(self.hvd(*words))
         files = list((root / "lmod").resolve().rglob("*.lua"))
         (file,) = [each for each in files if not each.name.startswith(".")]
-        imports = [f"import horovod.{name}" for name in self.imports]
+        # a process each: the NCCL of the one that is loaded first would be that of the other
+        imports = [f"python -c 'import horovod.{name}'" for name in self.imports]
         text = self.shell(
             f"module use {shlex.quote(str(file.parents[1]))}",
             f"module load {file.parent.name}/{file.stem}",
-            f"python -c {shlex.quote('; '.join(imports))}",
+            *imports,
             "horovodrun --check-build --verbose",
         )
         self._compare(text)

@@ -126,6 +126,9 @@ def _prepare(
     own = ", ".join(str(each) for each in found if each.package in _PYTHON)
     shown[own] = f"a venv of Python {frameworks.version} with {', '.join(frameworks.requirements)}"
     site = sites.of(chosen.name)
+    partition = site.partitions[site.environments[chosen.name].partition]
+    if partition.gpus and site.scheduler == "slurm":
+        shown["#SBATCH --gpus, --gres, --gpu-bind"] = "left out: Slurm has no GPUs here"
     if site.launcher == "ibrun":
         shown["ibrun"] = "a script that starts mpiexec.hydra"
     shown["py-cffi, py-pyyaml"] = "wheels, which ./hvd externals declares"
