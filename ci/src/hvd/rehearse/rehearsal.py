@@ -15,6 +15,7 @@ import sys
 from typing import Dict, List, Mapping
 
 import cattrs
+from packaging.version import Version
 
 from hvd.core import console, paths, stamp
 from hvd.core.errors import HvdError
@@ -147,17 +148,19 @@ def _prepare(
     # Cray's is loaded from the beginning
     login += [f"module load {mpi.module}"] if mpi.package == "cray-mpich" else []
     python = next(each for each in found if each.package == "python")
+    own_frameworks = [each for each in found if each.package in stand_ins.FRAMEWORKS]
     plan = Plan(
         environment=chosen.name,
         login=login,
         mpi=mpi.package,
         python=frameworks.python,
         prefix=python.prefix,
-        requirements=[*frameworks.requirements, *_numpy(chosen), *_UNFETCHED],
+        requirements=[*frameworks.requirements, *_numpy(chosen, own_frameworks), *_UNFETCHED],
         brought={
             program: each.prefix
             for program, each in (("mpicxx", mpi), ("python3", python))
-            if each.modules
+            # the stand-in of a framework brings its Python
+            if each.modules and (each is mpi or not any(o.modules for o in own_frameworks))
         },
         directory=str(scratch),
         pair=pinned().pairs[0].name,
@@ -220,11 +223,14 @@ def _os_release(system: str, file: pathlib.Path) -> pathlib.Path:
     return file
 
 
-def _numpy(chosen: Environment) -> List[str]:
+def _numpy(chosen: Environment, frameworks: List[Declared]) -> List[str]:
     """NumPy where the page has it: PyTorch's wheels do not need it, and Horovod does."""
     make = sites.of(chosen.name).environments[chosen.name].make
     commands = " ".join(make.commands) if make else "numpy"
-    return ["numpy"] if re.search(r"\bnumpy\b|conda create.* pytorch", commands) else []
+    # https://github.com/pytorch/pytorch/releases/tag/v2.3.0: the first that works with NumPy 2
+    torch = [Version(each.version) for each in frameworks if each.package == "py-torch"]
+    wanted = "numpy<2" if torch and torch[0] < Version("2.3") else "numpy"
+    return [wanted] if re.search(r"\bnumpy\b|conda create.* pytorch", commands) else []
 
 
 def _replace(files: List[pathlib.Path], old: str, new: str) -> None:

@@ -8,7 +8,7 @@ import platform
 import re
 import shutil
 import sys
-from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Collection, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 import archspec.cpu
 from packaging.tags import Tag
@@ -116,7 +116,7 @@ def _system(each: Declared) -> Optional[StandIn]:
 def _mpi(each: Declared, directory: pathlib.Path, log: pathlib.Path) -> StandIn:
     project = MPIS[each.package]
     # versions of Cray's MPICH are its own; its ABI is that of MPICH 3.4 and later
-    wanted = each.version if project != "mpich" or each.package == "mpich" else "4"
+    wanted = each.version if project != "mpich" or each.package == "mpich" else "4.99"
     installed, version = _wheel(project, wanted, directory, log)
     prefix, places, variables = each.prefix, {}, {}
     if project == "impi-devel":
@@ -260,18 +260,20 @@ def target(environment: Environment) -> Tuple[str, str]:
     return wanted, max(fits, key=lambda each: len(each.ancestors)).name
 
 
-def nearest(wanted: str, there: Iterable[Version]) -> Version:
-    """Return the version of ``there`` that is nearest to ``wanted``: of the longest common
-    beginning, and then the newest."""
-    parts = wanted.split(".")
+def nearest(wanted: str, there: Collection[Version]) -> Version:
+    """Return the version of ``there`` with the longest common beginning with ``wanted``.
 
-    def rank(version: Version) -> Tuple[int, int, Version]:
-        own = str(version).split(".")
-        common = next((n for n, (a, b) in enumerate(zip(parts, own)) if a != b), len(own))
-        apart = abs(version.major - int(parts[0]))
-        return common, -apart, version
+    Of several, it is the newest that is not newer than ``wanted``, or else the oldest.
+    """
+    parts, limit = wanted.split("."), Version(wanted)
 
-    return max(there, key=rank)
+    def common(version: Version) -> int:
+        pairs = enumerate(zip(parts, str(version).split(".")))
+        return next((n for n, (a, b) in pairs if a != b), len(parts))
+
+    most = max(map(common, there))
+    close = [version for version in there if common(version) == most]
+    return max((each for each in close if each <= limit), default=min(close))
 
 
 def _wheel(
