@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -155,7 +156,7 @@ def _prepare(
         mpi=mpi.package,
         python=frameworks.python,
         prefix=python.prefix,
-        requirements=[*frameworks.requirements, *_numpy(chosen, own_frameworks), *_UNFETCHED],
+        requirements=[*frameworks.requirements, *_beside(chosen, own_frameworks), *_UNFETCHED],
         brought={
             program: each.prefix
             for program, each in (("mpicxx", mpi), ("python3", python))
@@ -208,10 +209,10 @@ def _copy(chosen: Environment, tree: pathlib.Path, gpu: bool, shown: Dict[str, s
     variants = chosen.root.variants
     if not gpu and (variants.get("cuda") or variants.get("rocm")):
         externals = copied / environments.SITES / chosen.site / "packages.yaml"
-        for stack in ("nccl", "cuda", "rocm"):
-            if variants.get(stack):
-                _replace([spec_file, externals], f"+{stack}", f"~{stack}")
-                spec = spec.replace(f"+{stack}", f"~{stack}")
+        # the variant nccl is there with one for a GPU alone
+        for old, new in (("+nccl", ""), ("+cuda", "~cuda"), ("+rocm", "~rocm")):
+            _replace([spec_file, externals], old, new)
+            spec = spec.replace(old, new)
         shown["GPUs"] = "the same spec for CPUs"
     return spec
 
@@ -223,14 +224,20 @@ def _os_release(system: str, file: pathlib.Path) -> pathlib.Path:
     return file
 
 
-def _numpy(chosen: Environment, frameworks: List[Declared]) -> List[str]:
-    """NumPy where the page has it: PyTorch's wheels do not need it, and Horovod does."""
+def _beside(chosen: Environment, frameworks: List[Declared]) -> List[str]:
+    """Return what the page installs beside the frameworks; conda and modules bring NumPy."""
     make = sites.of(chosen.name).environments[chosen.name].make
-    commands = " ".join(make.commands) if make else "numpy"
-    # https://github.com/pytorch/pytorch/releases/tag/v2.3.0: the first that works with NumPy 2
-    torch = [Version(each.version) for each in frameworks if each.package == "py-torch"]
-    wanted = "numpy<2" if torch and torch[0] < Version("2.3") else "numpy"
-    return [wanted] if re.search(r"\bnumpy\b|conda create.* pytorch", commands) else []
+    if make is None or "pytorch=" in " ".join(make.commands):
+        # https://github.com/pytorch/pytorch/releases/tag/v2.3.0: the first for NumPy 2
+        old = any(
+            Version(each.version) < Version("2.3")
+            for each in frameworks
+            if each.package == "py-torch"
+        )
+        return ["numpy<2" if old else "numpy"]
+    installed = [command.partition("pip install ")[2] for command in make.commands]
+    words = [word for text in installed for word in shlex.split(text.partition(" --")[0])]
+    return [word for word in words if not word.startswith(("torch", "tensorflow"))]
 
 
 def _replace(files: List[pathlib.Path], old: str, new: str) -> None:
