@@ -165,6 +165,7 @@ def _prepare(
         },
         directory=str(scratch),
         pair=pinned().pairs[0].name,
+        cpu=not gpu and chosen.root.variants.get("cuda") is True,
     )
     (scratch / "plan.json").write_text(json.dumps(dataclasses.asdict(plan)))
     command = [*namespace.words(places), "--", sys.executable, "-m", "hvd.rehearse.inside"]
