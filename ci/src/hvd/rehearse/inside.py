@@ -59,7 +59,6 @@ class Plan:
         requirements: of the frameworks.
         brought: programs that the page's modules bring, to the prefixes that they are in.
         directory: for results and logs.
-        cpu: whether the environment is for GPUs, and is built for CPUs all the same.
     """
 
     environment: str
@@ -71,7 +70,6 @@ class Plan:
     brought: Dict[str, str]
     directory: str
     pair: str
-    cpu: bool
 
 
 @dataclasses.dataclass
@@ -148,9 +146,6 @@ class Rehearsal:
             self._install(python)
             stamp.put(done, digest)
         self.shell(self.hvd("externals", self.plan.environment, "--python", python))
-        if self.plan.cpu:
-            file = environment.load(self.plan.environment).externals
-            file.write_text(re.sub(r"\+cuda cuda_arch=[\d,]+", "~cuda", file.read_text()))
 
     def _install(self, python: str) -> None:
         self.shell(
@@ -316,7 +311,8 @@ def _take(function: Callable[[], None]) -> Tuple[str, str]:
         return NOT_SHOWN, str(reason)
     except HvdError as error:
         # the lines that say what is wrong, without where each log is
-        said = [line.strip() for line in error.tail.splitlines() if "Error" in line]
+        lines = [line.strip() for line in error.tail.splitlines()]
+        said = [line for line in lines if "Error" in line or re.match("error: [^`]", line)]
         return FAILED, "; ".join(said)[:_WHY] or error.message.splitlines()[-1]
     return PASSED, ""
 

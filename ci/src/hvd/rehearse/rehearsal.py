@@ -29,7 +29,7 @@ from hvd.rehearse import declared, module_tools, namespace, result, stand_ins
 from hvd.rehearse.declared import Declared
 from hvd.rehearse.inside import Plan
 from hvd.rehearse.result import Result, StepResult
-from hvd.rehearse.stand_ins import StandIn
+from hvd.rehearse.stand_ins import Lacking, StandIn
 from hvd.solve import site_check
 
 #: Of what Spack would build, those with libraries that are not on the Python index.
@@ -66,7 +66,8 @@ def run(name: str) -> Result:
             spec, variables, command = _prepare(chosen, found, scratch, shown, log)
     except HvdError as error:
         console.error(error)
-        steps = [StepResult("stand-ins", result.FAILED, 0.0, error.message)]
+        outcome = result.NOT_SHOWN if isinstance(error, Lacking) else result.FAILED
+        steps = [StepResult("stand-ins", outcome, 0.0, error.message)]
         return _result(chosen, chosen.specs[0], shown, steps, log)
     subprocess.run(command, env={**os.environ, **variables}, check=False)
     steps_file = scratch / "steps.json"
@@ -114,7 +115,10 @@ def _prepare(
     Args:
         shown: gets what each stand-in is.
     """
+    # first what takes no time and may be lacking
+    stand_ins.target(chosen)
     gpu = stand_ins.on_gpus(chosen, found)
+    frameworks = stand_ins.frameworks(found, gpu)
     places: Dict[str, pathlib.Path] = {}
     made: List[StandIn] = []
     for each in found:
@@ -124,7 +128,6 @@ def _prepare(
             made.append(stand_ins.make(each, scratch / "stand-ins", log))
             shown[made[-1].declared] = made[-1].what
             places.update(made[-1].places)
-    frameworks = stand_ins.frameworks(found, gpu)
     own = ", ".join(str(each) for each in found if each.package in _PYTHON)
     shown[own] = f"a venv of Python {frameworks.version} with {', '.join(frameworks.requirements)}"
     site = sites.of(chosen.name)
@@ -165,7 +168,6 @@ def _prepare(
         },
         directory=str(scratch),
         pair=pinned().pairs[0].name,
-        cpu=not gpu and chosen.root.variants.get("cuda") is True,
     )
     (scratch / "plan.json").write_text(json.dumps(dataclasses.asdict(plan)))
     command = [*namespace.words(places), "--", sys.executable, "-m", "hvd.rehearse.inside"]

@@ -46,6 +46,10 @@ _GCC = {"c": "gcc", "cxx": "g++", "fortran": "gfortran"}
 _TIMEOUT = 3600
 
 
+class Lacking(HvdError):
+    """There is no stand-in for something; the site's files may be right nevertheless."""
+
+
 @dataclasses.dataclass(frozen=True)
 class StandIn:
     """The software at a prefix in place of what the site has there.
@@ -65,7 +69,7 @@ def make(each: Declared, scratch: pathlib.Path, log: pathlib.Path) -> Optional[S
     """Make the stand-in of an external below ``scratch``; None for one that needs no place.
 
     Raises:
-        HvdError: neither this machine nor the index has one.
+        Lacking: neither this machine nor the index has one.
     """
     directory = scratch / f"{each.package}-{each.version}"
     if each.package == "gcc":
@@ -76,7 +80,7 @@ def make(each: Declared, scratch: pathlib.Path, log: pathlib.Path) -> Optional[S
         return _mpi(each, directory, log)
     maker = _MAKERS.get(each.package)
     if maker is None:
-        raise HvdError(f"{each}: neither this machine nor the Python index has a stand-in")
+        raise Lacking(f"{each}: neither this machine nor the Python index has a stand-in")
     return maker(each, directory, log)
 
 
@@ -87,7 +91,7 @@ def _gcc(each: Declared, directory: pathlib.Path) -> StandIn:
         for file in pathlib.Path(path).glob("g++-[0-9]*"):
             there[Version(process.output(file, "-dumpfullversion"))] = file
     if not there:
-        raise HvdError(f"{each}: this machine has no g++-N", "install one")
+        raise Lacking(f"{each}: this machine has no g++-N", "install one")
     version = nearest(each.version, there)
     series = f"-{version.major}"
     places = {}
@@ -95,7 +99,7 @@ def _gcc(each: Declared, directory: pathlib.Path) -> StandIn:
         name = _GCC[language]
         program = shutil.which(f"{name}{series}") or shutil.which(name)
         if program is None:
-            raise HvdError(f"{each}: {name} is not on PATH", "install it")
+            raise Lacking(f"{each}: {name} is not on PATH", "install it")
         parent, file = pathlib.PurePath(path).parent, pathlib.PurePath(path).name
         if ".." not in parent.parts and str(parent) != "/usr/bin":
             script(directory / "bin" / file, f'exec {program} "$@"')
@@ -108,7 +112,7 @@ def _system(each: Declared) -> Optional[StandIn]:
     program = {"gmake": "make", "python": "python3"}.get(each.package, each.package)
     found = process.output(f"/usr/bin/{program}", "--version")
     if not found:
-        raise HvdError(f"{each}: there is no /usr/bin/{program} here", "install it")
+        raise Lacking(f"{each}: there is no /usr/bin/{program} here", "install it")
     version = re.search(r"\d+(\.\d+)+", found)
     return StandIn(str(each), f"{program} {version[0] if version else '?'} of this machine")
 
@@ -182,11 +186,11 @@ class Frameworks:
 def frameworks(found: Iterable[Declared], gpu: bool) -> Frameworks:
     """Choose the wheels of the site's frameworks.
 
-    A build for CPUs is taken where the index has one and no GPU is to be compiled for; the
-    interpreter is then one that it is for.
+    Where no GPU is to be compiled for, they are those for CPUs, and the interpreter is one that
+    they are for: Horovod compiles for a PyTorch with CUDA only with CUDA's headers.
 
     Raises:
-        HvdError: the index or this machine has none.
+        Lacking: the index or this machine has none.
     """
     by_name = {each.package: each for each in found}
     declared = by_name["python"].version
@@ -195,14 +199,13 @@ def frameworks(found: Iterable[Declared], gpu: bool) -> Frameworks:
     pythons = {each: path for each in series if (path := here.interpreter(each))}
     # the declared one first
     own = ".".join(declared.split(".")[:2])
-    for cpu in (False,) if gpu else (True, False):
-        for name in sorted(pythons, key=lambda other: (other != own, other)):
-            chosen = [_requirement(each, name, cpu) for each in wanted]
-            if all(chosen) and (cpu or name == own):
-                version = process.output(pythons[name], "-c", _ASK_VERSION)
-                return Frameworks(pythons[name], version, tuple(chosen))
-    names = ", ".join(map(str, wanted))
-    raise HvdError(f"{names}: the index has no wheels for Python {own}, or it is not here")
+    for name in sorted(pythons, key=lambda other: (other != own, other)):
+        chosen = [_requirement(each, name, not gpu) for each in wanted]
+        if all(chosen) and (name == own or not gpu):
+            version = process.output(pythons[name], "-c", _ASK_VERSION)
+            return Frameworks(pythons[name], version, tuple(chosen))
+    names, kind = ", ".join(map(str, wanted)), f"Python {own}" if gpu else "CPUs"
+    raise Lacking(f"{names}: the Python index has no wheels for {kind}, or that is not here")
 
 
 _ASK_VERSION = "import platform; print(platform.python_version())"
@@ -248,12 +251,12 @@ def target(environment: Environment) -> Tuple[str, str]:
     """Return the environment's processor, and the nearest that this machine can be.
 
     Raises:
-        HvdError: it belongs to another family.
+        Lacking: it belongs to another family.
     """
     wanted = site_check.architecture(environment.specs[0])["target"]
     theirs, ours = archspec.cpu.TARGETS[wanted], archspec.cpu.TARGETS[machine.processor()]
     if theirs.family != ours.family:
-        raise HvdError(
+        raise Lacking(
             f"{environment.name} is for {theirs.family}", "rehearse it on such a machine"
         )
     fits = [each for each in (theirs, *theirs.ancestors) if each <= ours]
@@ -285,7 +288,7 @@ def _wheel(
     if project == "impi-devel" and not fit:
         fit = list(offered)
     if not fit:
-        raise HvdError(f"{project} {wanted}: the Python index has no such series")
+        raise Lacking(f"{project} {wanted}: the Python index has no such series")
     version = nearest(wanted, fit)
     _pip(sys.executable, directory, [f"{project}=={version}"], log)
     return directory, version
