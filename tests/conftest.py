@@ -22,7 +22,7 @@ pytest_plugins = ["tests.real_builds"]
 
 HERE = pathlib.Path(__file__).parent
 #: Tiers that run only where they are required.
-ON_DEMAND = ("services", "compile", "bundle", "container", "emulated")
+ON_DEMAND = ("services", "compile", "bundle", "container", "emulated", "rehearsal")
 
 
 def tier(path: pathlib.Path) -> str:

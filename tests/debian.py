@@ -3,56 +3,16 @@
 from __future__ import annotations
 
 import pathlib
-import re
-import shutil
-import subprocess
-import tempfile
-from typing import List, Sequence
 
-import pytest
-
-from hvd.core import paths
+from hvd.host import packages
 from tests import needs
 
 
-def unpacked(*packages: str, dependencies: bool = False) -> pathlib.Path:
-    """Return a directory with the files of ``packages``; skips where apt cannot fetch them.
+def unpacked(*names: str, dependencies: bool = False) -> pathlib.Path:
+    """Return a directory with the files of packages; skips where apt cannot fetch them.
 
     Args:
         dependencies: include those that they depend on and this machine lacks.
     """
-
-    def fill(directory: pathlib.Path) -> None:
-        extract(with_dependencies(packages) if dependencies else packages, directory)
-
-    return needs.kept(paths.cache() / "debian" / "-".join(packages), fill)
-
-
-def with_dependencies(packages: Sequence[str]) -> List[str]:
-    """``packages`` and all that apt would install with them."""
-    listed = _apt(["--simulate", "--no-install-recommends", "install", *packages])
-    return list(dict.fromkeys([*packages, *re.findall(r"^Inst (\S+)", listed, re.MULTILINE)]))
-
-
-def extract(packages: Sequence[str], directory: pathlib.Path) -> None:
-    """Unpack ``packages`` below ``directory``; apt verifies what it downloads."""
-    with tempfile.TemporaryDirectory() as archives:
-        _apt(["download", *packages], archives)
-        for archive in pathlib.Path(archives).glob("*.deb"):
-            subprocess.run(["dpkg", "-x", archive, directory], check=True)
-
-
-def _apt(arguments: Sequence[str], directory: str = ".") -> str:
-    """The output of apt-get, which updates its lists of packages if need be."""
-    for program in ("apt-get", "dpkg"):
-        if not shutil.which(program):
-            pytest.skip(f"{arguments[-1]} is a Debian package: {program} is not on PATH")
-    for update in (False, True):
-        if update:
-            subprocess.run(["apt-get", "update", "--quiet"], capture_output=True, timeout=300)
-        done = subprocess.run(
-            ["apt-get", *arguments], cwd=directory, capture_output=True, text=True, timeout=300
-        )
-        if done.returncode == 0:
-            return done.stdout
-    pytest.skip(f"`apt-get {' '.join(arguments)}`: {done.stderr.strip()}")
+    with needs.provided():
+        return packages.unpacked(*names, dependencies=dependencies)

@@ -1,15 +1,15 @@
-"""What tests need of a machine: skip where it is missing, and keep what was fetched."""
+"""What tests need of a machine: skip where it is missing."""
 
 from __future__ import annotations
 
-import os
-import pathlib
+import contextlib
 import shutil
 import subprocess
-import tempfile
-from typing import Callable
+from typing import Iterator
 
 import pytest
+
+from hvd.core.errors import HvdError
 
 #: The loopback of a network namespace: ranks on one machine talk over it, and over nothing else.
 ALONE = ["unshare", "--map-root-user", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
@@ -27,20 +27,10 @@ def programs(*names: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(bool(missing), reason=f"not on PATH: {', '.join(missing)}")
 
 
-def kept(place: pathlib.Path, fill: Callable[[pathlib.Path], None]) -> pathlib.Path:
-    """Return the directory ``place`` of the cache, which ``fill`` makes if it is not there.
-
-    It is there whole or not at all, also where several processes make it.
-    """
-    if not place.is_dir():
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=place.parent) as scratch:
-            whole = pathlib.Path(scratch, "whole")
-            whole.mkdir()
-            fill(whole)
-            try:
-                os.replace(whole, place)
-            except OSError:
-                if not place.is_dir():  # else another process was faster
-                    raise
-    return place
+@contextlib.contextmanager
+def provided() -> Iterator[None]:
+    """Skip where the block cannot get what it needs."""
+    try:
+        yield
+    except HvdError as error:
+        pytest.skip(error.message)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import subprocess
+import sys
 
 import pytest
 import yaml
@@ -19,7 +21,7 @@ from hvd.host.mpi import Mpi
 from hvd.model import built, environment
 from hvd.model.built import Modification, Software
 from hvd.model.versions import pinned
-from hvd.solve import location
+from hvd.solve import location, queries
 from hvd.solve.location import Sources
 from tests.unit.building import BUILT, LOCK, VARIANTS, fake_spack, interpreter, pytorch_environment
 
@@ -329,3 +331,21 @@ def test_packages_decide_on_the_pair(cached, fake, monkeypatch):
     for wrong, named in ((sources, "ffffffffffff"), (contradiction, OLD.name)):
         with pytest.raises(HvdError, match=named):
             location.locate(wrong, fake.home / "log")
+
+
+def test_spack_knows_of_no_module_that_is_loaded(fake, monkeypatch):
+    """It takes one for one that cannot be loaded: https://github.com/spack/spack/pull/52752."""
+    for name in ("LOADEDMODULES", "_LMFILES_", "_ModuleTable001_", "MODULEPATH"):
+        monkeypatch.setenv(name, "impi/21.11")
+    found = fake.spack.environment()
+    assert {name for name, value in found.items() if value == "impi/21.11"} == {"MODULEPATH"}
+
+
+def test_a_query_sees_nothing_that_modules_have_set(fake, subject, monkeypatch, tmp_path):
+    """Else a script such as Intel MPI's vars.sh seems to change less, or all of PATH."""
+    program = f"#!{sys.executable}\nimport json, os\nprint(json.dumps(dict(os.environ)))\n"
+    (fake.home / "bin" / "spack").write_text(program)
+    monkeypatch.setenv("I_MPI_ROOT", "/opt/impi")
+    monkeypatch.setenv("PATH", f"/opt/impi/bin:{os.environ['PATH']}")
+    found = fake.spack.ask(subject.directory, queries.BUILT, tmp_path / "log")
+    assert "I_MPI_ROOT" not in found and "impi" not in found["PATH"]

@@ -14,7 +14,7 @@ SOURCE = paths.SOURCE / "hvd"
 ROOMS = (
     *("core", "model", "fetch", "host", "report", "launch", "timeline", "smoke", "solve"),
     *("cache", "deliver", "docs", "reframe", "survey", "doctor", "jupyter", "matrix", "build"),
-    *("bench", "gpu", "upkeep", "ci", "cli"),
+    *("rehearse", "bench", "gpu", "upkeep", "ci", "cli"),
 )
 
 

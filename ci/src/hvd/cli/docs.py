@@ -9,6 +9,7 @@ from hvd.cli.common import flag
 from hvd.core import console, paths
 from hvd.docs import seeds, site_page, sphinx
 from hvd.matrix import definition, page
+from hvd.rehearse import page as rehearsals_page
 from hvd.upkeep import upstream
 
 
@@ -16,12 +17,13 @@ def docs(
     check: bool = flag("--check", "Write nothing; fail if one is stale."),
     as_site: bool = flag("--site", "Build the documentation site; needs Python 3.11."),
 ) -> None:
-    """Regenerate tables and pages: README, sites, support matrix, performance, upstream."""
+    """Regenerate the README's table, and the pages that come from files and results."""
     # the pages are about this checkout's sites
     os.environ.pop("HVD_SITES", None)
     if as_site:
         console.note(paths.shorten(sphinx.build()))
         return
     written = site_page.write(check) + seeds.write(check) + page.write(definition.matrix(), check)
+    written += rehearsals_page.write(check)
     for path in written + performance_page.write(check) + upstream.write(check):
         console.note(paths.shorten(path))

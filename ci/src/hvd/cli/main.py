@@ -28,6 +28,7 @@ from hvd.cli import (
     matrix,
     pipeline,
     publish,
+    rehearse,
     release,
     site,
     testing,
@@ -85,6 +86,7 @@ app.command(name="kernel")(kernel.install_kernel)
 app.command(name="launch")(launch.launch)
 app.command(name="matrix")(matrix.matrix)
 app.command(name="publish")(publish.publish)
+app.command(name="rehearse")(rehearse.rehearse)
 app.command(name="release")(release.release)
 app.add_typer(site.app, name="site")
 app.command(name="timeline")(timeline.timeline)

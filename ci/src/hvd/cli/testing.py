@@ -15,7 +15,10 @@ from hvd.core.errors import HvdError
 from hvd.host import machine
 
 #: Tiers of tests: the directories below ``tests``, in the order of tests/README.md.
-TIERS = ("unit", "spack", "build", "services", "compile", "bundle", "container", "emulated")
+TIERS = (
+    *("unit", "spack", "build", "services", "compile", "bundle", "container", "emulated"),
+    "rehearsal",
+)
 #: Arguments of pytest that want one process, or say how many.
 _ALONE = {"--pdb", "-s", "--collect-only", "--co", "-n"}
 #: Processes at most: there are few groups that take long.

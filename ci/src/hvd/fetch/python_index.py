@@ -14,9 +14,12 @@ import subprocess
 import sys
 import tempfile
 import urllib.parse
-from typing import Callable, Dict, Iterator, List, Tuple
+from typing import Callable, Dict, FrozenSet, Iterator, List, Tuple
 
 import requests
+from packaging.tags import Tag
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import Version
 
 from hvd.core.errors import HvdError
 
@@ -51,6 +54,24 @@ def files(project: str) -> List[File]:
     if not found or any(not problem.endswith(_unknown(project)) for problem in problems):
         raise HvdError(f"{project}: " + ("; ".join(problems) or "no index is configured"), _REMEDY)
     return found
+
+
+@functools.lru_cache(None)
+def wheels(project: str) -> Tuple[Tuple[Version, FrozenSet[Tag]], ...]:
+    """Return version and tags of each wheel of ``project``, from all that pip is configured for.
+
+    Raises:
+        HvdError: an index cannot be reached, or none has the project.
+    """
+    links = pip_settings().get("find-links", "").split()
+    local = [file for link in links for file, _ in _local(link)]
+    found = []
+    for file in (*files(project), *local):
+        with contextlib.suppress(InvalidWheelFilename):
+            name, version, _, tags = parse_wheel_filename(file.name)
+            if name == canonicalize_name(project) and not version.is_prerelease:
+                found.append((version, tags))
+    return tuple(found)
 
 
 def fetch(project: str, filename: str, sha256: str, destination: pathlib.Path) -> None:

@@ -54,10 +54,10 @@ def root(suite: str, log: pathlib.Path, options: Sequence[str] = ()) -> pathlib.
         digest = stamp.of(packages, *made_by)
         if stamp.matches(done, digest):
             return place
-        program = _program("mmdebstrap")
+        mmdebstrap = program("mmdebstrap")
         done.unlink(missing_ok=True)
         shutil.rmtree(place, ignore_errors=True)
-        command: List[object] = [program, "--components=main"]
+        command: List[object] = [mmdebstrap, "--components=main"]
         command += _unpacked(foreign) if foreign else ["--variant=minbase"]
         command += [f"--aptopt={option}" for option in options]
         command += [_added(other) for other in sorted(_others(packages))]
@@ -149,7 +149,7 @@ def run(place: pathlib.Path, command: Sequence[str], binds: Sequence[str]) -> in
 
 def _words(place: pathlib.Path) -> List[str]:
     """The command line that runs another one in the root at ``place``, up to that one."""
-    words = [_program("bwrap"), "--bind", str(place), "/", "--dev", "/dev", "--proc", "/proc"]
+    words = [program("bwrap"), "--bind", str(place), "/", "--dev", "/dev", "--proc", "/proc"]
     words += ["--ro-bind", "/sys", "/sys", "--tmpfs", "/tmp", "--die-with-parent"]
     for path in _SHARED:
         words += ["--ro-bind-try", path, path]
@@ -162,7 +162,7 @@ def _words(place: pathlib.Path) -> List[str]:
     return words
 
 
-def _program(name: str) -> str:
+def program(name: str) -> str:
     found = shutil.which(name)
     if not found:
         package = {"bwrap": "bubblewrap"}.get(name, name)

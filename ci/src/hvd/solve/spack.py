@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import shlex
 import shutil
 import sys
@@ -36,6 +37,9 @@ BUILTIN = pathlib.Path("repos", "spack_repo", "builtin")
 _HARMLESS = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TMPDIR", "USER")
 #: Variables that would let the user's own Spack in.
 _FOREIGN = ("SPACK_ENV", "SPACK_ENV_VIEW", "SPACK_ROOT", "SPACK_DISABLE_LOCAL_CONFIG")
+#: The module tools' records of what is loaded.  Spack 1.2 loads the modules of externals, and
+#: takes one that is loaded already for one that cannot be: https://github.com/spack/spack/pull/52752
+_LOADED = re.compile(r"LOADEDMODULES|_LMFILES_|_ModuleTable")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +80,7 @@ class Spack:
 
     def environment(self) -> Dict[str, str]:
         """The whole environment to run this Spack in."""
-        base = {k: v for k, v in os.environ.items() if k not in _FOREIGN}
+        base = {k: v for k, v in os.environ.items() if k not in _FOREIGN and not _LOADED.match(k)}
         return {**base, **self.variables()}
 
     def run(
@@ -172,8 +176,12 @@ class Spack:
             words: its arguments.
             options: of ``spack`` itself.
         """
-        arguments = (*options, "-e", environment, "python", query, *words)
-        output = self.run(*arguments, log=log, timeout=600).output
+        command = [self.root / "bin" / "spack", "--color=never"]
+        command += [*options, "-e", environment, "python", query, *words]
+        # what the caller's modules have set would be missing from the changes that a query finds
+        known = {name: os.environ[name] for name in _HARMLESS if name in os.environ}
+        base = {**known, "PATH": os.defpath, **self.variables()}
+        output = process.run(command, log=log, env=base, timeout=600).output
         # what Spack itself has to say stands before it
         return json.loads(output.splitlines()[-1])
 

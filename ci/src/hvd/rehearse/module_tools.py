@@ -1,0 +1,108 @@
+"""Lmod and Environment Modules from Debian's packages, unpacked aside: they exclude each other."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import shlex
+import subprocess
+
+from hvd.core import paths
+from hvd.core.files import kept
+from hvd.host import packages
+
+#: The packages of each tool: itself and what runs it.
+_TCL = ("tcl8.6", "libtcl8.6")
+_LUA = ("lua5.3", "lua-filesystem", "lua-json", "lua-lpeg", "lua-posix", "lua-term")
+PACKAGES = {
+    "lmod": ("lmod", *_LUA, *_TCL),
+    "tcl": ("environment-modules", *_TCL),
+}
+#: Starts the ``module`` command in bash.
+_INITS = {"lmod": "usr/share/lmod/lmod/init/bash", "tcl": "usr/share/modules/init/bash"}
+#: What the packages' files say of each other's places.
+_PLACES = (
+    "/usr/share/lmod", "/usr/lib/lmod", "/usr/share/lua", "/usr/share/modules",
+    "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/bin/lua5.3",
+    "/usr/bin/tclsh8.6", "/etc/lmod", "/etc/environment-modules",
+)  # fmt: skip
+#: Tcl's program and library where they were unpacked; no variable of the loader's reaches what
+#: Tcl starts, as that one is to see the user's.
+_TCLSH = """\
+#!/bin/sh
+TCL_LIBRARY={root}/usr/share/tcltk/tcl8.6 exec {loader} --library-path {libraries} \\
+    {root}/usr/bin/tclsh8.6.real "$@"
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class ModuleTool:
+    """A real module tool: ``lmod`` or ``tcl``."""
+
+    name: str
+    root: pathlib.Path
+
+    @property
+    def init(self) -> str:
+        """The line of bash that defines the ``module`` command."""
+        return f". {shlex.quote(str(self.root / _INITS[self.name]))}"
+
+    def shell(self, program: str, **variables: str) -> subprocess.CompletedProcess:
+        """Run lines of bash in a shell that knows the ``module`` command and little else.
+
+        Standard output and standard error are captured, apart.
+        """
+        clean = {"HOME": "/nonexistent", "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+        clean.update(TERM="dumb", LMOD_PAGER="", MODULES_PAGER="")
+        return subprocess.run(
+            ["bash", "--noprofile", "--norc", "-c", f"{self.init}\n{program}\n"],
+            env={**clean, **variables},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+
+    def program(self, name: str) -> pathlib.Path:
+        """A program that comes with the tool."""
+        return next(self.root.glob(f"usr/share/lmod/*/libexec/{name}"))
+
+
+def install(name: str) -> ModuleTool:
+    """Return a module tool, from the cache.
+
+    Raises:
+        HvdError: apt cannot fetch its packages.
+    """
+    root = paths.cache() / "module-tools" / name
+
+    def fill(directory: pathlib.Path) -> None:
+        packages.extract(PACKAGES[name], directory)
+        _relocate(directory, root)
+
+    return ModuleTool(name, kept(root, fill))
+
+
+def _relocate(root: pathlib.Path, final: pathlib.Path) -> None:
+    """Let the files below ``root`` look for each other below ``final``."""
+    for file in root.rglob("*"):
+        if file.is_symlink() or not file.is_file():
+            continue
+        text = file.read_bytes()
+        if b"\0" in text:
+            continue
+        for place in _PLACES:
+            text = text.replace(place.encode(), f"{final}{place}".encode())
+        file.write_bytes(text)
+    for link in root.rglob("*"):
+        target = os.readlink(link) if link.is_symlink() else ""
+        if target.startswith("/usr") and (root / target[1:]).exists():
+            link.unlink()
+            link.symlink_to(f"{final}{target}")
+    program = root / "usr/bin/tclsh8.6"
+    program.rename(program.with_name("tclsh8.6.real"))
+    library = next(root.glob("usr/lib/*/libtcl8.6.so*"))
+    loader = next(iter(sorted(pathlib.Path("/").glob("lib*/ld-linux-*.so.*"))))
+    libraries = final / library.parent.relative_to(root)
+    program.write_text(_TCLSH.format(root=final, loader=loader, libraries=libraries))
+    program.chmod(0o755)
