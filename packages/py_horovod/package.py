@@ -585,6 +585,10 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     patch("transport.patch", when="@0.20.0:0.28.1")
     # https://github.com/horovod/horovod/issues/2015
     patch("gloo-timeout.patch", when="@0.21.1:0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/gloo/gloo_controller.cc#L116
+    patch("gloo-exchange.patch", when="@0.26.0:0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/gloo/http_store.cc#L62
+    patch("http-store.patch", when="@0.20.0:0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/CMakeLists.txt#L88
     patch("symbols.patch", when="@0.20.1:0.28.1")
     # https://github.com/horovod/horovod/issues/4302
@@ -599,6 +603,8 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     # https://github.com/horovod/horovod/pull/1649
     patch("ddl-ops-0.24.patch", when="@0.24.0:0.25.0 +ddl")
     patch("ddl-ops-0.26.patch", when="@0.26.0:0.28.1 +ddl")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/torch/CMakeLists.txt#L88
+    patch("common-objects.patch", when="@0.28.0:0.28.1")
 
     @property
     def parallel(self) -> bool:
