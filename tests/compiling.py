@@ -111,6 +111,11 @@ class Configured:
         done = subprocess.run(command, cwd=self.build, capture_output=True, text=True)
         return done.stderr if done.returncode else ""
 
+    def compiled(self, end: str) -> List[str]:
+        """The sources whose names end so, each as often as it is compiled."""
+        listed = json.loads((self.build / "compile_commands.json").read_text())
+        return [each["file"] for each in listed if each["file"].endswith(end)]
+
     def standard(self, source: str) -> str:
         """The C++ standard for a source: the last one that the compiler is given."""
         return [word for word in self.commands[source] if word.startswith("-std=")][-1]
@@ -159,7 +164,11 @@ def CppExtension(name, sources):
 
 
 def pytorch(
-    tree: pathlib.Path, version: str, new_abi: bool = True, headers: Iterable[pathlib.Path] = ()
+    tree: pathlib.Path,
+    version: str,
+    new_abi: bool = True,
+    headers: Iterable[pathlib.Path] = (),
+    tensorflow: str = "",
 ) -> Configured:
     """Let CMake configure a Horovod with Gloo for a PyTorch that is nothing but a version.
 
@@ -168,8 +177,9 @@ def pytorch(
         version: PyTorch's.
         new_abi: the C++ ABI that it says it was built with.
         headers: its directories of headers.
+        tensorflow: the version of a TensorFlow beside it; empty for none.
     """
-    build = tree / f"build-{version}-{new_abi}"
+    build = tree / f"build-{version}-{new_abi}-{tensorflow}"
     stub = build / "python" / "torch"
     (stub / "utils").mkdir(parents=True)
     (stub / "lib").mkdir()
@@ -180,9 +190,14 @@ def pytorch(
         includes=[str(each) for each in headers], libraries=str(stub / "lib")
     )
     (stub / "utils" / "cpp_extension.py").write_text(extension)
+    frameworks = "pytorch"
+    if tensorflow:
+        frameworks += ",tensorflow"
+        text = _TENSORFLOW.format(version=tensorflow, include=str(stub))
+        stub.with_name("tensorflow.py").write_text(text)
     horovod = recipe.load("py-horovod")
     # the sdist's directory is called horovod-<version>
-    asked = f"py-horovod@{tree.name.rpartition('-')[2]} ~mpi+gloo frameworks=pytorch"
+    asked = f"py-horovod@{tree.name.rpartition('-')[2]} ~mpi+gloo frameworks={frameworks}"
     variables = horovod.build_environment(
         horovod.complete(specs.parse(asked)), {"cmake": "cmake"}, "-mtune=generic", jobs=1
     )
@@ -215,7 +230,7 @@ __version__ = {version!r}
 class sysconfig:
     get_include = lambda: {include!r}
     get_link_flags = lambda: ["-L/nowhere", "-l:libtensorflow_framework.so.2"]
-    get_compile_flags = lambda: ["-D_GLIBCXX_USE_CXX11_ABI=1"]
+    get_compile_flags = lambda: ["-D_GLIBCXX_USE_CXX11_ABI=1", "-DEIGEN_MAX_ALIGN_BYTES=64"]
 """
 
 

@@ -50,3 +50,22 @@ def test_another_flatbuffers_on_the_machine_is_not_used(horovod_tree, tmp_path, 
     options = [f"-DCMAKE_PREFIX_PATH={tmp_path}"]
     plan = compiling.tensorflow(tree, "2.4.4", tmp_path / "tensorflow", *options)
     assert not plan.errors("horovod/common/message.cc")
+
+
+@pytest.mark.parametrize("version", ["0.28.0", "0.28.1"])
+def test_two_plugins_share_what_is_compiled_the_same_way(horovod_tree, version):
+    """common-objects.patch"""
+    tree = horovod_tree(version, "+gloo frameworks=pytorch,tensorflow ^py-torch@2.13")
+    for pytorch, new_abi, times in (
+        ("2.13.0", True, 1),
+        ("2.13.0", False, 2),
+        ("2.14.0", True, 2),
+    ):
+        plan = compiling.pytorch(tree, pytorch, new_abi, tensorflow="2.21.0")
+        # PyTorch's with the old ABI has a Gloo of its own, and so has that with another standard
+        for source in ("/common/controller.cc", f"/{STORE}"):
+            assert len(plan.compiled(source)) == times, (pytorch, new_abi, source)
+        if times == 1:
+            # how Eigen aligns is the same in all objects
+            for source in (PLUGIN, "horovod/common/parameter_manager.cc"):
+                assert "-DEIGEN_MAX_ALIGN_BYTES=64" in plan.commands[source]
