@@ -12,7 +12,7 @@ from typing import Optional, Sequence
 import pytest
 
 from hvd.core import paths, stamp
-from tests import needs
+from hvd.core.files import kept
 
 LOCK = paths.ROOT / "tests" / "node"
 
@@ -39,7 +39,7 @@ def installed() -> pathlib.Path:
         _run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], directory, path())
 
     place = paths.cache() / "node" / stamp.of(LOCK / "package-lock.json")[:16]
-    return needs.kept(place, fill) / "node_modules" / ".bin"
+    return kept(place, fill) / "node_modules" / ".bin"
 
 
 def _run(

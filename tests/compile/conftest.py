@@ -15,7 +15,7 @@ from typing import Callable
 import pytest
 
 from hvd.core import paths
-from tests import needs
+from hvd.core.files import kept
 
 #: Platforms to take a project's wheel for, as pip names them, and its directory of headers.  What
 #: is behind a slash sets a second directory of a project apart.
@@ -38,8 +38,8 @@ def framework_headers() -> Callable[[str, str], pathlib.Path]:
 
     def headers(project: str, version: str) -> pathlib.Path:
         place = paths.cache() / "headers" / f"{project.replace('/', '-')}-{version}"
-        kept = needs.kept(place, lambda directory: unpack(project, version, directory))
-        return kept / PROJECTS[project][1]
+        unpacked = kept(place, lambda directory: unpack(project, version, directory))
+        return unpacked / PROJECTS[project][1]
 
     return headers
 

@@ -22,7 +22,8 @@ def repositories(located, tmp_path):
     found = {}
     for kind, source in (("spack", located.root), ("packages", located.packages)):
         found[kind] = tmp_path / kind
-        shutil.copytree(source, found[kind], symlinks=True, ignore=shutil.ignore_patterns(".git"))
+        left = shutil.ignore_patterns(".git", "__pycache__")
+        shutil.copytree(source, found[kind], symlinks=True, ignore=left)
         run(["git", "init", "--quiet", found[kind]])
         # Spack has files that it tells git to ignore
         git(found[kind], "add", "--force", ".")
