@@ -222,6 +222,10 @@ endforeach()
 add_definitions(-DHAVE_GLOO=1)
 include_directories(third_party/HTTPRequest/include third_party/lbfgs/include third_party/gloo)
 set(SOURCES "${PROJECT_SOURCE_DIR}/horovod/common/message.cc")
+# as hip::host has __HIP_PLATFORM_AMD__
+add_library(with_macro INTERFACE)
+target_compile_definitions(with_macro INTERFACE MACRO_OF_LIBRARY=1)
+set(LINKER_LIBS with_macro)
 add_subdirectory(horovod/tensorflow)
 """
 #: A TensorFlow that knows no more of itself than CMake asks for.

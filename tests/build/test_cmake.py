@@ -69,3 +69,11 @@ def test_two_plugins_share_what_is_compiled_the_same_way(horovod_tree, version):
             # how Eigen aligns is the same in all objects
             for source in (PLUGIN, "horovod/common/parameter_manager.cc"):
                 assert "-DEIGEN_MAX_ALIGN_BYTES=64" in plan.commands[source]
+
+
+def test_the_macro_of_a_library_is_set_for_what_two_plugins_share(horovod_tree, tmp_path):
+    """common-objects.patch"""
+    tree = horovod_tree("0.28.1", "+gloo frameworks=tensorflow")
+    plan = compiling.tensorflow(tree, "2.15.1", tmp_path / "tensorflow")
+    for source in ("horovod/common/message.cc", "horovod/tensorflow/mpi_ops.cc"):
+        assert "-DMACRO_OF_LIBRARY=1" in plan.commands[source], source
