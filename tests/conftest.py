@@ -18,7 +18,7 @@ from hvd.solve import location
 from hvd.solve.location import Sources
 from hvd.solve.spack import Spack
 
-pytest_plugins = ["tests.real_builds"]
+pytest_plugins = ["tests.failures", "tests.real_builds"]
 
 HERE = pathlib.Path(__file__).parent
 #: Tiers that run only where they are required.

@@ -71,3 +71,16 @@ def test_one_process_runs_a_group(tmp_path):
     status, output = run("2", "-v", "-p", "no:cacheprovider", "-c", os.devnull, str(tmp_path))
     processes = re.findall(r"^\[(gw\d)\].* PASSED", output, re.MULTILINE)
     assert status == 0 and len(processes) == 8 and len(set(processes)) == 1, output
+
+
+@pytest.mark.parametrize("processes", ["0", "2"])
+def test_a_failure_shows_what_a_command_printed_last(tmp_path, processes):
+    (tmp_path / "test_command.py").write_text(
+        "from hvd.core import process\n"
+        "def test(tmp_path):\n"
+        "    process.run(['sh', '-c', 'echo $((40 + 2)) causes; exit 3'], log=tmp_path/'log')\n"
+    )
+    options = ["-p", "no:cacheprovider", "-p", "tests.failures", "-c", os.devnull]
+    status, output = run(processes, *options, str(tmp_path))
+    assert status == pytest.ExitCode.TESTS_FAILED, output
+    assert "42 causes" in output
