@@ -589,6 +589,8 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     patch("gloo-exchange.patch", when="@0.26.0:0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/gloo/http_store.cc#L62
     patch("http-store.patch", when="@0.20.0:0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/gloo/gloo_context.cc#L290
+    patch("gloo-mesh.patch", when="@0.23.0:0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/CMakeLists.txt#L88
     patch("symbols.patch", when="@0.20.1:0.28.1")
     # https://github.com/horovod/horovod/issues/4302

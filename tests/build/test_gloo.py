@@ -1,4 +1,4 @@
-"""gloo-exchange.patch and http-store.patch: how many messages Horovod sends over Gloo."""
+"""gloo-exchange, http-store and gloo-mesh.patch: how many messages Horovod sends over Gloo."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from tests import compiling, needs
 from tests.checkout import run
+from tests.ranks import ranks_of
 
 pytestmark = needs.programs("c++")
 
@@ -157,6 +158,11 @@ int main(int, char** argv) {
   }
 }
 """
+#: A process set of the first rank, beside that of all.
+PROCESS_SETS = """
+import horovod.torch as hvd
+hvd.init(process_sets=[hvd.ProcessSet([0])])
+"""
 STORE_SOURCES = (
     "horovod/common/gloo/http_store.cc",
     "horovod/common/logging.cc",
@@ -211,3 +217,11 @@ def test_an_address_is_asked_for_once(horovod_tree, tmp_path, version):
         run([program, server.server_port])
         server.shutdown()
     assert sorted(asked) == ["/global/1"] * 2 + ["/global/2"] * 3
+
+
+@pytest.mark.xdist_group("built")
+def test_the_process_set_of_all_ranks_makes_no_connections(built_horovod, tmp_path):
+    variables = {"HOROVOD_LOG_LEVEL": "debug"}
+    said = ranks_of(built_horovod, "horovodrun --gloo", PROCESS_SETS, tmp_path, **variables)
+    assert said.count("Global Gloo context initialized.") == 2
+    assert said.count("Global Gloo context initialized for process set") == 1
