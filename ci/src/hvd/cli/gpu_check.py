@@ -54,7 +54,7 @@ def _pack(options: Options, destination: pathlib.Path) -> None:
     commit = bundles.commit()
     python = options.python or sys.executable
     needed = [text for text in bundles.portable(()) if Requirement(text).name not in _THERE]
-    groups = [(python, bundles.hashed(bundles.REQUIREMENTS)), (python, needed)]
+    groups = [(python, bundles.hashed(paths.REQUIREMENTS)), (python, needed)]
     process.adopt_orphans()
     run = Run(check.NAME, "bundle", options.verbose)
     with bundles.gathering(destination.absolute()) as directory:

@@ -83,7 +83,7 @@ def _look_up(options: Options) -> List[Proposal]:
 
 def _chosen(found: Sequence[Proposal], names: Sequence[str]) -> List[Proposal]:
     known = {each.name for each in found} | {pin.name for pin in pins.load(definition.matrix())}
-    known |= {"horovod", "spack", "spack-packages", paths.shorten(lookup.REQUIREMENTS)}
+    known |= {"horovod", "spack", "spack-packages", paths.shorten(paths.REQUIREMENTS)}
     for name in names:
         if name not in known:
             raise HvdError(f"nothing that is pinned is called '{name}'", nearest(name, known))

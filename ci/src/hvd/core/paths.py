@@ -20,6 +20,10 @@ ENVIRONMENTS = ROOT / "environments"
 REPOSITORY = ROOT / "spack_repo" / "hvd"
 PACKAGES = ROOT / "packages"
 VERSIONS = ROOT / "ci" / "versions.yaml"
+#: What ``./hvd`` itself is run with; uv makes it, with a checksum for each file of each release.
+REQUIREMENTS = ROOT / "ci" / "requirements.txt"
+#: What its plots need.
+REQUIREMENTS_PLOTS = ROOT / "ci" / "requirements-plots.txt"
 
 
 def state() -> pathlib.Path:

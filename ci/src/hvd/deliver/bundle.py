@@ -35,9 +35,6 @@ FACTS = "bundle.env"
 INSTALLER = pathlib.Path(__file__).with_name("install.sh")
 #: Modes of tarfile by the end of an archive's name.
 _MODES = {".tar": "w", ".tar.gz": "w:gz", ".tgz": "w:gz"}
-#: What ./hvd itself needs; tests and notebooks need more, which is left out.
-REQUIREMENTS = paths.ROOT / "ci" / "requirements.txt"
-PLOTS = REQUIREMENTS.with_name("requirements-plots.txt")
 #: The default build backend of a source distribution, PEP 517.
 _BUILD_TOOLS = ("setuptools", "wheel")
 #: Seconds for pip; PyTorch with CUDA is gigabytes.
@@ -163,7 +160,7 @@ def wheels(environment: Environment, python: str, directory: pathlib.Path, task:
     Raises:
         HvdError: one is not available, or pip cannot install from them alone.
     """
-    groups = [(sys.executable, hashed(REQUIREMENTS, PLOTS))]
+    groups = [(sys.executable, hashed(paths.REQUIREMENTS, paths.REQUIREMENTS_PLOTS))]
     if python:
         groups.append((python, portable(environment.frameworks)))
     collect(groups, "wheels", directory, task)
@@ -196,7 +193,8 @@ def collect(
         HvdError: one is not available, or pip cannot install from them alone.
     """
     store = paths.state() / "bundles" / name
-    digest = stamp.of(REQUIREMENTS, PLOTS, [list(map(str, each)) for each in groups], sys.version)
+    files = (paths.REQUIREMENTS, paths.REQUIREMENTS_PLOTS)
+    digest = stamp.of(*files, [list(map(str, each)) for each in groups], sys.version)
     if not stamp.matches(store / "stamp", digest):
         stamp.clear(store)
         store.mkdir(parents=True)

@@ -10,8 +10,9 @@ import shutil
 from importlib import metadata
 from typing import Optional, Sequence
 
-from hvd.core import paths, process, stamp
+from hvd.core import paths, process
 from hvd.core.errors import HvdError
+from hvd.core.files import kept
 from hvd.fetch import clone
 from hvd.host import machine
 from hvd.model.versions import Pair, Pin, pinned
@@ -65,18 +66,18 @@ def locate(sources: Sources, log: pathlib.Path) -> Spack:
 
 
 def _provide_interpreter(log: pathlib.Path) -> None:
-    """Make the Python that runs Spack, with the solver that ``./hvd`` has."""
-    python = interpreter()
-    if python.is_file() or not machine.foreign():
-        return
-    directory = python.parents[1]
-    process.run(["/usr/bin/python3", "-m", "venv", directory], log=log)
-    solver = f"clingo=={metadata.version('clingo')}"
-    try:
-        process.run([python, "-m", "pip", "install", solver], log=log)
-    except HvdError:
-        stamp.clear(directory)
-        raise
+    """Make the Python that runs Spack in a root of another processor, with the solver."""
+
+    def fill(directory: pathlib.Path) -> None:
+        # with Debian's cffi
+        make = ["/usr/bin/python3", "-m", "venv", "--system-site-packages", directory]
+        process.run(make, log=log)
+        pip = [directory / "bin" / "python", "-m", "pip", "install", "--no-deps"]
+        solver = f"clingo=={metadata.version('clingo')}"
+        process.run([*pip, f"--constraint={paths.REQUIREMENTS}", solver], log=log)
+
+    if machine.foreign():
+        kept(interpreter().parents[1], fill)
 
 
 def version(root: pathlib.Path) -> str:

@@ -23,8 +23,6 @@ from hvd.upkeep.newest import Releases
 from hvd.upkeep.pins import Pin
 from hvd.upkeep.proposal import Change, Proposal
 
-#: What ``./hvd`` itself is run with; uv makes it, with a checksum for each file of each release.
-REQUIREMENTS = paths.ROOT / "ci" / "requirements.txt"
 #: A pin, its checksums, and the comment of uv that says what asks for it.
 _PIN = re.compile(r"^(?P<name>[\w.-]+)==(?P<version>[\w.]+).*\n(?:    .*\n)+", re.MULTILINE)
 #: The repositories as users know them.
@@ -256,8 +254,8 @@ def tool(releases: Callable[[str], Releases]) -> List[Proposal]:
         releases: looks a distribution up.
     """
     have: Dict[str, Version] = {}
-    plots = REQUIREMENTS.with_name("requirements-plots.txt")
-    for match in _PIN.finditer(REQUIREMENTS.read_text() + plots.read_text()):
+    text = paths.REQUIREMENTS.read_text() + paths.REQUIREMENTS_PLOTS.read_text()
+    for match in _PIN.finditer(text):
         if "hvd (pyproject.toml" in match[0]:
             version = Version(match["version"])
             # older ones are for older Pythons
@@ -272,7 +270,7 @@ def tool(releases: Callable[[str], Releases]) -> List[Proposal]:
         "Make the files again with the commands in ci/pyproject.toml and --upgrade, as far as "
         "the bounds there allow; ./hvd test tells whether it works."
     )
-    return [Proposal(str(REQUIREMENTS.relative_to(paths.ROOT)), before, after, (), (), note)]
+    return [Proposal(str(paths.REQUIREMENTS.relative_to(paths.ROOT)), before, after, (), (), note)]
 
 
 def _series(version: str) -> str:
