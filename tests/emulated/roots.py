@@ -71,8 +71,8 @@ def make(name: str, checkout: Checkout, log: pathlib.Path) -> Root:
     return Root(name, checkout)
 
 
-def build(root: Root, target: str) -> Built:
+def build(root: Root, target: str, engine: str = "pip") -> Built:
     """Build Horovod for ``target`` with Debian's PyTorch, and run the smoke test."""
     spec = f"py-horovod+mpi+gloo~cuda~rocm frameworks=pytorch target={target}"
-    command = ["./hvd", "run", "--engine=pip", "--python=/usr/bin/python3", f"--spec={spec}"]
+    command = ["./hvd", "run", f"--engine={engine}", "--python=/usr/bin/python3", f"--spec={spec}"]
     return Built(root, target, root.run(*command))

@@ -14,16 +14,19 @@ from hvd.build.pipeline import Options
 from hvd.cache import cache
 from hvd.core import lock, paths, process, stamp
 from hvd.core.run import Run
-from hvd.model.environment import HOROVOD, Environment
+from hvd.model.environment import HOROVOD, Environment, derive
 from hvd.report import report_stage
 
 #: The row that the others are compared with.
 REFERENCE = "plain pip"
-#: Undoes symbols.patch.
-SYMBOLS = {"CXXFLAGS": "-g"}
+#: The patches that make builds faster.
+FASTER = ("symbols.patch", "common-objects.patch")
+#: What is built with another spec than the environment's.
+BOTH = "PyTorch and TensorFlow"
+SPECS = {BOTH: f"{HOROVOD}+mpi+gloo~cuda~rocm frameworks=pytorch,tensorflow"}
 #: The rows, and the steps that each times.
 NOTES = {
-    REFERENCE: "pip install of the patched source tree, with debug symbols as in the release",
+    REFERENCE: "pip install of the source tree, without the patches for faster builds",
     "hvd pip": "unpack, patch, virtual environment, pip install",
     "spack install": "py-horovod only; its dependencies are installed",
     "binary cache": "py-horovod from a binary cache: verify, unpack, relocate",
@@ -33,8 +36,8 @@ NOTES = {
 def run(environment: Environment, options: Options, repeat: int = 1) -> Benchmark:
     """Build ``environment`` in each way, ``repeat`` times in turn, and report the times.
 
-    The reference is ``pip install`` of the patched source tree with the release's debug symbols:
-    the released tree does not compile with current versions of PyTorch.
+    Then do so for both frameworks.  The reference is ``pip install`` of the source tree with all
+    patches but `FASTER`: the released tree does not compile with current versions of PyTorch.
 
     Raises:
         StageFailed: a build failed.
@@ -43,12 +46,20 @@ def run(environment: Environment, options: Options, repeat: int = 1) -> Benchmar
     # Horovod's CMake uses ccache if it finds one; Spack hides it from a build
     # https://github.com/horovod/horovod/blob/v0.28.1/CMakeLists.txt
     os.environ["CCACHE_DISABLE"] = "1"
+    part = _measure(environment, environment.name, options, repeat)
+    for subject, spec in SPECS.items():
+        other = _measure(derive(environment, spec), subject, options, repeat)
+        part.rows += other.rows
+        part.versions.update(other.versions)
+    return part
+
+
+def _measure(environment: Environment, subject: str, options: Options, repeat: int) -> Benchmark:
+    """Return the rows of one environment, and write its report."""
+    part = Benchmark("builds", [Row(name, [], subject, note=NOTES[name]) for name in NOTES])
     common = {"python": options.python, "jobs": options.jobs, "fresh": True}
     pip_engine = PipEngine(environment, **common)
     current = Run(environment.name, "bench", options.verbose)
-    part = Benchmark(
-        "builds", [Row(name, [], environment.name, note=NOTES[name]) for name in NOTES]
-    )
     with lock.exclusive(paths.state() / "lock"):
         with current.stage("setup"):
             with current.step("Spack and its packages") as task:
@@ -95,8 +106,8 @@ def _once(run: Run, pip: PipSolution, spack: SpackSolution) -> List[float]:
     """Build in each way; return the seconds in the order of `NOTES`."""
     stamp.clear(pip.engine.directory)
     with run.step("plain pip install") as task:
-        source = pip.prepare(task.log)
-        plain = timed(pip.pip_install, source, task.log, SYMBOLS)
+        source = pip.prepare(task.log, without=FASTER)
+        plain = timed(pip.pip_install, source, task.log)
         task.say(f"{plain:.1f} s in pip itself")
     times = [plain, timed(pip.build, run)]
     spack.build(run)

@@ -58,6 +58,8 @@ _GLOO = ("collectives", OURS["gloo"], PEERS["gloo"])
 GOALS = (
     Goal("`spack install` vs plain pip",
          "builds", "spack install", builds.REFERENCE, [{"subject": DEFAULT}], 0.75),
+    Goal("`spack install` vs plain pip, PyTorch and TensorFlow",
+         "builds", "spack install", builds.REFERENCE, [{"subject": builds.BOTH}], 0.65),
     Goal(f"Concretization of `{DEFAULT}` vs builtin's recipe",
          "solves", solves.OURS, solves.BUILTIN, [{"subject": DEFAULT}], 0.25),
     Goal("Allreduce of 4 B over MPI vs Horovod as released",

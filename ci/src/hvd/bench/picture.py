@@ -40,7 +40,7 @@ def _builds(part: Benchmark) -> Figure:
         bar = axes.barh(place, row.median, xerr=ends, color=COLOURS[place % len(COLOURS)])
         ratio = part.ratio(row.name, builds.REFERENCE, subject=row.subject)
         axes.bar_label(bar, [f"{duration(row.median)}, {ratio:.2f}"], padding=6, size=10)
-    canvas.name_bars(axes, [row.name for row in part.rows], margin=0.25)
+    canvas.name_bars(axes, [f"{row.name}, {row.subject}" for row in part.rows], margin=0.25)
     axes.set_xlabel("Wall time (s), and the ratio to plain pip")
     figure.suptitle("A build of py-horovod")
     return figure

@@ -10,7 +10,7 @@ import dataclasses
 import os
 import pathlib
 import shutil
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Collection, Dict, List, Mapping, Optional, Tuple
 
 from packaging.version import Version
 
@@ -167,11 +167,16 @@ class PipSolution:
         stamp.clear(tree)
         stamp.put(done, digest)
 
-    def prepare(self, log: pathlib.Path) -> pathlib.Path:
-        """Make an empty virtual environment, and return the patched source tree."""
+    def prepare(self, log: pathlib.Path, without: Collection[str] = ()) -> pathlib.Path:
+        """Make an empty virtual environment, and return the source tree, patched.
+
+        Args:
+            without: names of patches to leave out.
+        """
         sdist = source.sdist(self.recipe, self.spec.versions)
         tree = source.unpack(sdist, self.engine.directory / "source")
-        source.patch(tree, self.recipe.patches(self.spec), log)
+        patches = [each for each in self.recipe.patches(self.spec) if each.name not in without]
+        source.patch(tree, patches, log)
         self._make_venv(log)
         return tree
 
@@ -191,10 +196,8 @@ class PipSolution:
         flags = machine.architecture_flags("".join(self.spec.values("target")))
         return self.recipe.build_environment(self.spec, prefixes, flags, self.engine.jobs)
 
-    def pip_install(
-        self, tree: pathlib.Path, log: pathlib.Path, variables: Optional[Mapping[str, str]] = None
-    ) -> None:
-        """``pip install`` the source ``tree`` with ``variables`` into the virtual environment."""
+    def pip_install(self, tree: pathlib.Path, log: pathlib.Path) -> None:
+        """``pip install`` the source ``tree`` into the virtual environment."""
         environment = process.clean_environment(self._path)
         environment.update(self.mpi.variables if self.mpi else {})
         for name in self.recipe.module.LEAKS:
@@ -203,7 +206,7 @@ class PipSolution:
             [self.engine.venv / "bin" / "python", "-m", "pip", "install", "--verbose"]
             + ["--no-build-isolation", "--no-deps", "--no-index", "--no-cache-dir", tree],
             log=log,
-            env={**environment, **self.flags, **(variables or {})},
+            env={**environment, **self.flags},
             timeout=_BUILD_TIMEOUT,
         )
 
