@@ -607,6 +607,8 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     patch("ddl-ops-0.26.patch", when="@0.26.0:0.28.1 +ddl")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/torch/CMakeLists.txt#L88
     patch("common-objects.patch", when="@0.28.0:0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/torch/mpi_ops_v2.cc#L26
+    patch("torch-headers.patch", when="@0.28.0:0.28.1")
 
     @property
     def parallel(self) -> bool:

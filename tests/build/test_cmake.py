@@ -1,5 +1,7 @@
 """The plugins of Horovod as CMake configures them, for frameworks that are not there."""
 
+import re
+
 import pytest
 
 from tests import compiling, needs
@@ -77,3 +79,12 @@ def test_the_macro_of_a_library_is_set_for_what_two_plugins_share(horovod_tree, 
     plan = compiling.tensorflow(tree, "2.15.1", tmp_path / "tensorflow")
     for source in ("horovod/common/message.cc", "horovod/tensorflow/mpi_ops.cc"):
         assert "-DMACRO_OF_LIBRARY=1" in plan.commands[source], source
+
+
+@pytest.mark.parametrize("version", ["0.28.0", "0.28.1"])
+def test_the_plugin_includes_little_of_pytorch(horovod_tree, version):
+    """torch-headers.patch"""
+    plugin = horovod_tree(version, "frameworks=pytorch") / "horovod" / "torch"
+    text = "".join(path.read_text() for path in sorted(plugin.glob("*.[ch]*")))
+    included = set(re.findall(r"^#include <(torch/[^>]+)>", text, re.MULTILINE))
+    assert included == {"torch/csrc/utils/pybind.h", "torch/types.h"}

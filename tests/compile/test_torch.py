@@ -20,7 +20,7 @@ PAIRS = (
 
 @pytest.mark.parametrize(("version", "pytorch"), PAIRS)
 def test_the_plugin_compiles(horovod_tree, framework_headers, version, pytorch):
-    """cxx-standard.patch, integral-type.patch"""
+    """cxx-standard.patch, integral-type.patch, torch-headers.patch"""
     include = framework_headers("torch", pytorch)
     tree = horovod_tree(version, f"+gloo frameworks=pytorch ^py-torch@{pytorch}")
     headers = [include, include / "torch" / "csrc" / "api" / "include"]

@@ -20,7 +20,7 @@ from hvd.report import report_stage
 #: The row that the others are compared with.
 REFERENCE = "plain pip"
 #: The patches that make builds faster.
-FASTER = ("symbols.patch", "common-objects.patch")
+FASTER = ("symbols.patch", "common-objects.patch", "torch-headers.patch")
 #: What is built with another spec than the environment's.
 BOTH = "PyTorch and TensorFlow"
 SPECS = {BOTH: f"{HOROVOD}+mpi+gloo~cuda~rocm frameworks=pytorch,tensorflow"}
