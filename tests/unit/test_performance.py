@@ -27,6 +27,8 @@ BUILDS = part(
     Row("plain pip", [10.0, 9.0, 11.0], "local-hvd", note="baseline"),
     Row("spack install", [7.0], "local-hvd"),
     Row("binary cache", [5.0], "local-hvd"),
+    Row("plain pip", [20.0], "PyTorch and TensorFlow"),
+    Row("spack install", [12.0], "PyTorch and TensorFlow"),
     Spack="1.2",
 )
 SOLVES = part(
@@ -104,7 +106,7 @@ def test_goals_are_ratios_of_times():
     ratios = [goal.ratio(ALL) for goal in page.GOALS]
     none = [None] * len(page.GOALS)
     found = dict(zip((goal.text for goal in page.GOALS), ratios))
-    assert ratios[:2] == [pytest.approx(0.7), pytest.approx(0.3)]
+    assert ratios[:3] == [pytest.approx(0.7), pytest.approx(0.6), pytest.approx(0.3)]
     assert found["Allreduce of 4 B over MPI vs Horovod as released"] == pytest.approx(0.03)
     # the worst of those that were measured
     assert found["Allreduce of 16 MiB and more over MPI vs mpi4py, worst size"] == pytest.approx(
@@ -120,7 +122,7 @@ def test_goals_are_ratios_of_times():
     [
         "| at most 0.75 | 0.70 | met |",
         "| at most 0.25 | 0.30 | **not met** |",
-        "| plain pip | 10.0 s | 9.00 s, 11.0 s | 1.00 | baseline |",
+        "| local-hvd | plain pip | 10.0 s | 9.00 s, 11.0 s | 1.00 | baseline |",
         "| spack install | 7.00 s | once | 0.70 |",
         "| frontier-hvd | 20.0 s | once | no solution | – |",
         "| 2 | 24.0 s | 12.0 s |",
