@@ -9,7 +9,9 @@ from typing import Dict, NamedTuple
 import pytest
 
 from hvd.model import specs
+from hvd.report import RunReport
 from tests.conftest import sdist
+from tests.unit import reports
 
 
 class Done(NamedTuple):
@@ -29,6 +31,12 @@ def state(monkeypatch, tmp_path) -> pathlib.Path:
     """A directory for what ``./hvd`` writes of a checkout, so that no test uses the real one."""
     monkeypatch.setenv("HVD_STATE", str(tmp_path / "state"))
     return tmp_path / "state"
+
+
+@pytest.fixture
+def report() -> RunReport:
+    """The report of a run that passed."""
+    return reports.passed()
 
 
 @pytest.fixture(scope="session")

@@ -8,9 +8,10 @@ import pathlib
 import pytest
 import yaml
 
-from hvd.bench import collectives, page, picture, result, solves
+from hvd.bench import builds, collectives, page, picture, result, solves
 from hvd.bench.result import Benchmark, Collective, Collectives, Row
 from hvd.core.errors import HvdError
+from hvd.model import specs
 from hvd.model.versions import pinned
 from hvd.report import canvas
 from hvd.solve.spack import Spack
@@ -100,6 +101,11 @@ def test_what_is_kept_is_what_was_measured(kept):
     path.write_text(json.dumps({**data, "rows": [{"name": "x"}]}))
     with pytest.raises(HvdError, match="builds.json.*key 'rows:0'"):
         result.load_all()
+
+
+def test_the_reference_is_without_patches_that_there_are(py_horovod):
+    newest = py_horovod.patches(specs.parse("py-horovod@0.28.1"))
+    assert set(builds.FASTER) < {path.name for path in newest}
 
 
 def test_goals_are_ratios_of_times():
