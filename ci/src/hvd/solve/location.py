@@ -7,7 +7,6 @@ import os
 import pathlib
 import re
 import shutil
-from importlib import metadata
 from typing import Optional, Sequence
 
 from hvd.core import paths, process
@@ -18,6 +17,7 @@ from hvd.host import machine
 from hvd.model.versions import Pair, Pin, pinned
 from hvd.solve.spack import BUILTIN, Spack, interpreter
 
+_SOLVER = re.compile(r"^clingo==.*\n(?: +--hash=.*\n)+", re.MULTILINE)
 _VERSION = re.compile(r'^__version__ = "(\d+\.\d+)', re.MULTILINE)
 
 
@@ -72,9 +72,11 @@ def _provide_interpreter(log: pathlib.Path) -> None:
         # with Debian's cffi
         make = ["/usr/bin/python3", "-m", "venv", "--system-site-packages", directory]
         process.run(make, log=log)
+        solver = directory / "solver.txt"
+        # the lines from clingo's version to the last of its checksums
+        solver.write_text(_SOLVER.search(paths.REQUIREMENTS.read_text())[0])
         pip = [directory / "bin" / "python", "-m", "pip", "install", "--no-deps"]
-        solver = f"clingo=={metadata.version('clingo')}"
-        process.run([*pip, f"--constraint={paths.REQUIREMENTS}", solver], log=log)
+        process.run([*pip, "--require-hashes", "-r", solver], log=log)
 
     if machine.foreign():
         kept(interpreter().parents[1], fill)
