@@ -14,6 +14,7 @@ from hvd.core.errors import HvdError
 from hvd.core.run import EXIT_STATUS
 from hvd.model import environment, versions
 from hvd.model.versions import pinned
+from hvd.rehearse import cluster
 
 
 def hvd(*arguments, **changes):
@@ -130,6 +131,30 @@ def test_the_launcher_says_what_it_lacks(tmp_path):
     assert done.returncode == cli.USAGE
     assert "git is not on PATH" in done.stderr and "hint:" in done.stderr
     assert [p.name for p in tmp_path.iterdir()] == ["hvd"]
+
+
+@pytest.mark.parametrize("newer", ["python3.14", "python3.9", "python3.8", ""])
+def test_an_old_python_starts_a_newer_one(tmp_path, newer):
+    """As where a module brings the old Python of a framework."""
+    script = tmp_path / "hvd"
+    shutil.copy(paths.ROOT / "hvd", script)
+    if newer:
+        cluster.script(tmp_path / newer, 'echo newer "$@"')
+    lines = (
+        "import runpy, sys; sys.version_info = (3, 7, 0); "
+        f"sys.argv = [{str(script)!r}, 'list']; runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", lines],
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    if newer in ("", "python3.8"):
+        assert done.returncode == cli.USAGE
+        assert "python3 is version 3.7, and ./hvd needs 3.9 or later" in done.stderr
+    else:
+        assert done.stdout == f"newer {script} list\n", done.stderr
 
 
 def test_without_ensurepip_the_interpreters_own_pip_installs(tmp_path):

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import platform
 import shutil
 import subprocess
 
 import pytest
+from packaging.tags import parse_tag
 from packaging.version import Version
 
-from hvd.core import paths
+from hvd.core import paths, process
 from hvd.core.errors import HvdError
+from hvd.fetch import python_index
+from hvd.matrix import here
 from hvd.model import environment, site
 from hvd.rehearse import declared, inside, namespace, result, stand_ins
 from hvd.rehearse.result import FAILED, NOT_SHOWN, PASSED, Result, StepResult
@@ -70,6 +74,35 @@ def test_files_that_contradict_each_other(planted, name, old, new, key):
 def test_the_nearest_version(wanted, expected):
     there = [Version(each) for each in ("11.3.0", "12.1.0", "12.2.0")]
     assert stand_ins.nearest(wanted, there) == Version(expected)
+
+
+@pytest.mark.parametrize(
+    "offered, gpu, expected",
+    [
+        # any Python, if the wheel is one for CPUs
+        (["2.8.0+cpu cp311", "2.8.0 cp312"], False, ("3.11", "torch==2.8.0+cpu")),
+        (["2.8.0+cpu cp311", "2.8.0 cp312"], True, ("3.12", "torch==2.8.0")),
+        (["2.8.1 cp312", "2.8.0 cp312", "2.9.0 cp312"], False, ("3.12", "torch==2.8.1")),
+        (["2.8.0 cp311"], False, None),
+        (["2.8.0+cpu cp312"], True, None),
+    ],
+)
+def test_the_wheels_of_a_framework(monkeypatch, offered, gpu, expected):
+    def wheels(project):
+        for version, interpreter in map(str.split, offered):
+            tag = f"{interpreter}-{interpreter}-manylinux_2_28_{platform.machine()}"
+            yield Version(version), parse_tag(tag)
+
+    monkeypatch.setattr(python_index, "wheels", wheels)
+    monkeypatch.setattr(here, "interpreter", lambda name: name)
+    monkeypatch.setattr(process, "output", lambda python, *words: python)
+    found = [declared.Declared("python", "3.12.3", "/p"), declared.Declared("py-torch", "2.8", "/p")]
+    if expected is None:
+        with pytest.raises(stand_ins.Lacking, match="no wheels for Python 3.12"):
+            stand_ins.frameworks(found, gpu)
+    else:
+        chosen = stand_ins.frameworks(found, gpu)
+        assert (chosen.version, *chosen.requirements) == expected
 
 
 @needs.programs("bwrap")

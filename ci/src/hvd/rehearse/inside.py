@@ -59,6 +59,7 @@ class Plan:
         requirements: of the frameworks.
         brought: programs that the page's modules bring, to the prefixes that they are in.
         directory: for results and logs.
+        cpu: whether the environment is for GPUs, and is built for CPUs nevertheless.
     """
 
     environment: str
@@ -70,6 +71,7 @@ class Plan:
     brought: Dict[str, str]
     directory: str
     pair: str
+    cpu: bool
 
 
 @dataclasses.dataclass
@@ -146,6 +148,10 @@ class Rehearsal:
             self._install(python)
             stamp.put(done, digest)
         self.shell(self.hvd("externals", self.plan.environment, "--python", python))
+        if self.plan.cpu:
+            # the wheel may be one for CUDA, which Horovod does not use
+            file = environment.load(self.plan.environment).externals
+            file.write_text(re.sub(r"\+cuda( cuda_arch=[\d,]+)?", "~cuda", file.read_text()))
 
     def _install(self, python: str) -> None:
         self.shell(

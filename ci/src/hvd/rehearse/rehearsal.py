@@ -168,6 +168,7 @@ def _prepare(
         },
         directory=str(scratch),
         pair=pinned().pairs[0].name,
+        cpu=not gpu and any(chosen.root.variants.get(name) for name in ("cuda", "rocm")),
     )
     (scratch / "plan.json").write_text(json.dumps(dataclasses.asdict(plan)))
     command = [*namespace.words(places), "--", sys.executable, "-m", "hvd.rehearse.inside"]
@@ -209,6 +210,9 @@ def _copy(chosen: Environment, tree: pathlib.Path, gpu: bool, shown: Dict[str, s
         _replace(files, f"target={theirs}", f"target={ours}")
         spec = spec.replace(theirs, ours)
         shown[f"target={theirs}"] = f"target={ours}"
+    for other in chosen.specs[1:]:
+        _replace([spec_file], f"  - {other}\n", "")
+        shown[other.split()[0]] = "left out: the Python index has no source of it"
     variants = chosen.root.variants
     if not gpu and (variants.get("cuda") or variants.get("rocm")):
         externals = copied / environments.SITES / chosen.site / "packages.yaml"

@@ -186,8 +186,8 @@ class Frameworks:
 def frameworks(found: Iterable[Declared], gpu: bool) -> Frameworks:
     """Choose the wheels of the site's frameworks.
 
-    Where no GPU is to be compiled for, they are those for CPUs, and the interpreter is one that
-    they are for: Horovod compiles for a PyTorch with CUDA only with CUDA's headers.
+    Where no GPU is to be compiled for, those for CPUs are the first choice, and any interpreter
+    that they are for.
 
     Raises:
         Lacking: the index or this machine has none.
@@ -199,13 +199,15 @@ def frameworks(found: Iterable[Declared], gpu: bool) -> Frameworks:
     pythons = {each: path for each in series if (path := here.interpreter(each))}
     # the declared one first
     own = ".".join(declared.split(".")[:2])
-    for name in sorted(pythons, key=lambda other: (other != own, other)):
-        chosen = [_requirement(each, name, not gpu) for each in wanted]
-        if all(chosen) and (name == own or not gpu):
+    others = sorted(pythons, key=lambda other: (other != own, other))
+    choices = [] if gpu else [(name, True) for name in others]
+    for name, cpu in [*choices, *((name, False) for name in others if name == own)]:
+        chosen = [_requirement(each, name, cpu) for each in wanted]
+        if all(chosen):
             version = process.output(pythons[name], "-c", _ASK_VERSION)
             return Frameworks(pythons[name], version, tuple(chosen))
-    names, kind = ", ".join(map(str, wanted)), f"Python {own}" if gpu else "CPUs"
-    raise Lacking(f"{names}: the Python index has no wheels for {kind}, or that is not here")
+    names = ", ".join(map(str, wanted))
+    raise Lacking(f"{names}: the Python index has no wheels for Python {own}, or it is not here")
 
 
 _ASK_VERSION = "import platform; print(platform.python_version())"
@@ -241,10 +243,13 @@ def _fits(tag: Tag) -> bool:
 
 
 def on_gpus(environment: Environment, found: Sequence[Declared]) -> bool:
-    """Return whether the rehearsal compiles for GPUs: there is an nvcc for the site's CUDA."""
-    cuda = [each for each in found if each.package == "cuda"]
-    chosen = environment.root.variants.get("cuda") is True
-    return chosen and any(Version(each.version).major >= _NVCC_SINCE for each in cuda)
+    """Return whether the rehearsal compiles for GPUs.
+
+    There has to be an nvcc for the site's CUDA, and its NCCL: Spack's own has no source here.
+    """
+    versions = {each.package: each.version for each in found}
+    chosen = environment.root.variants.get("cuda") is True and {"cuda", "nccl"} <= {*versions}
+    return chosen and Version(versions["cuda"]).major >= _NVCC_SINCE
 
 
 def target(environment: Environment) -> Tuple[str, str]:
