@@ -96,7 +96,10 @@ def test_the_wheels_of_a_framework(monkeypatch, offered, gpu, expected):
     monkeypatch.setattr(python_index, "wheels", wheels)
     monkeypatch.setattr(here, "interpreter", lambda name: name)
     monkeypatch.setattr(process, "output", lambda python, *words: python)
-    found = [declared.Declared("python", "3.12.3", "/p"), declared.Declared("py-torch", "2.8", "/p")]
+    found = [
+        declared.Declared("python", "3.12.3", "/p"),
+        declared.Declared("py-torch", "2.8", "/p"),
+    ]
     if expected is None:
         with pytest.raises(stand_ins.Lacking, match="no wheels for Python 3.12"):
             stand_ins.frameworks(found, gpu)
