@@ -112,8 +112,9 @@ def test_the_wheels_of_a_framework(monkeypatch, offered, gpu, expected):
 def test_a_place_is_seen_inside_alone(tmp_path):
     (tmp_path / "file").write_text("a stand-in")
     place = "/opt/hvd-test-of-rehearse/1.0"
-    lines = f"cat {place}/file && ls {paths.ROOT}/hvd /usr/bin/env /opt"
-    command = [*namespace.words({place: tmp_path}), "--", "sh", "-c", lines]
+    lines = f"cat {place}/file && ls {paths.ROOT}/hvd /usr/bin/env /opt && ! ls /usr/bin/yes"
+    places = {place: tmp_path, "/usr/bin/yes": None}
+    command = [*namespace.words(places), "--", "sh", "-c", lines]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.startswith("a stand-in"), done.stderr
     assert not (tmp_path.parent / place.lstrip("/")).exists()

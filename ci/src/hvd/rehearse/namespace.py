@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import os
 import pathlib
-from typing import Dict, List, Mapping
+from typing import Dict, List, Mapping, Optional
 
 from hvd.core.errors import HvdError
 from hvd.host import debian
 
 
-def words(places: Mapping[str, pathlib.Path]) -> List[str]:
+#: Paths in the namespace to what is seen there; None for nothing.
+Places = Mapping[str, Optional[pathlib.Path]]
+
+
+def words(places: Places) -> List[str]:
     """Return the command line of bwrap up to the command to run.
 
     Nothing is written to this machine for it: a directory that gets a place to mount at is a
     new one, with what the machine has in it mounted again.
 
     Args:
-        places: absolute paths to the files or directories to be seen there.
+        places: absolute paths.
 
     Raises:
         HvdError: bwrap is missing, or a link of this machine is in the way.
@@ -32,9 +36,7 @@ def words(places: Mapping[str, pathlib.Path]) -> List[str]:
     return [*command, "--proc", "/proc", "--dev-bind", "/dev", "/dev"]
 
 
-def _directory(
-    path: str, tree: Mapping[str, dict], places: Mapping[str, pathlib.Path]
-) -> List[str]:
+def _directory(path: str, tree: Mapping[str, dict], places: Places) -> List[str]:
     """Return the options that make the directory ``path`` again, with ``tree`` below it."""
     options: List[str] = []
     for name in os.listdir(path) if os.path.isdir(path) else ():
@@ -49,7 +51,8 @@ def _directory(
         child = os.path.join(path, name)
         if child in places:
             for place in [child, *sorted(each for each in places if each.startswith(f"{child}/"))]:
-                options += ["--bind", str(places[place]), place]
+                if places[place] is not None:
+                    options += ["--bind", str(places[place]), place]
         elif os.path.islink(child):
             raise HvdError(f"{child} is a link here, so that nothing can be put below it")
         else:

@@ -13,7 +13,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from typing import Dict, List, Mapping
+from typing import Dict, List, Mapping, Optional
 
 import cattrs
 from packaging.version import Version
@@ -119,7 +119,9 @@ def _prepare(
     stand_ins.target(chosen)
     gpu = stand_ins.on_gpus(chosen, found)
     frameworks = stand_ins.frameworks(found, gpu)
-    places: Dict[str, pathlib.Path] = {}
+    # this machine's own CUDA would be found by CMake and PyTorch
+    cuda = [*map(str, pathlib.Path("/usr/local").glob("cuda*")), shutil.which("nvcc")]
+    places: Dict[str, Optional[pathlib.Path]] = dict.fromkeys(filter(None, cuda))
     made: List[StandIn] = []
     for each in found:
         if each.package in _PYTHON:
