@@ -1,6 +1,10 @@
 """The variables that the recipe builds with, as the pip engine asks for them."""
 
+import os
 import re
+import subprocess
+import sys
+import types
 
 import pytest
 
@@ -157,6 +161,24 @@ Available Tensor Operations:
 )
 def test_what_was_built_is_compared_with_what_was_asked_for(text, output, wrong):
     assert package_of(text)._differences(output) == wrong
+
+
+def test_what_is_built_is_read_from_a_program_that_does_not_flush(tmp_path, monkeypatch):
+    program = tmp_path / "horovodrun"
+    program.write_text("import os; print('Horovod v0.21.0:'); os._exit(0)")
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+
+    def python(*words, output, error, extra_env):
+        env = {**os.environ, **extra_env}
+        return subprocess.run([sys.executable, *words], env=env, stdout=subprocess.PIPE).stdout
+
+    package = package_of("")
+    package.spec = {"python": types.SimpleNamespace(command=python)}
+    package.prefix = types.SimpleNamespace(bin=types.SimpleNamespace(horovodrun=program))
+    for name in ("python_platlib", "python_purelib"):
+        monkeypatch.setattr(RECIPE.module, name, "lib", raising=False)
+    monkeypatch.setattr(RECIPE.module, "join_path", lambda *parts: "", raising=False)
+    assert package._check_build() == b"Horovod v0.21.0:\n"
 
 
 @pytest.mark.parametrize("program", ["ssh", "rsh", "neither"])
