@@ -3,77 +3,25 @@
 from __future__ import annotations
 
 import datetime
-import pathlib
-import re
-import shutil
-import tempfile
 
 import pytest
 import yaml
 
 from hvd.survey.check import State
-from tests.build import module_tools
-from tests.checkout import copy_checkout
 from tests.conftest import chosen_pairs, locate_spack
-from tests.services import cluster
-from tests.spack.conftest import stand_in
+from tests.services.moon import made
 
-#: A cluster that counts memory, and gives a job little of it unasked.
-MEMORY = {
-    "CR_Core": "CR_Core_Memory\nDefMemPerCPU=50",
-    "CPUs=2\n": "CPUs=2 RealMemory=1000\n",
-}
 SAME, MOVED, GONE, UNKNOWN = (state.value for state in State)
 #: The program of a job.
 PROGRAM = "import os, sys; print(os.environ['SLURM_PROCID'], os.path.basename(sys.prefix))"
 
 
-class Moon:
-    """A login node: a cluster, a module tree below ``top``, and a checkout."""
-
-    def __init__(self, top: pathlib.Path, slurm: cluster.Cluster, checkout) -> None:
-        self.top, self.slurm, self.checkout = top, slurm, checkout
-        python = stand_in(top / "torch")
-        for program in ("mpirun", "mpicxx"):
-            place = top / "openmpi" / "bin" / program
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.move(python.with_name(program), place)
-        for name, prefix in (("openmpi/4.1.8", "openmpi"), ("torch/2.13.0", "torch")):
-            self.module(name, prefix)
-        lmod = module_tools.install("lmod")
-        lines = f"module use {top / 'modules'}\n{module_tools.show('shell')}"
-        shell = module_tools.environment(lmod.shell(lines), "shell")
-        self.shell = {name: shell[name] for name in shell if name not in ("HOME", "PATH")}
-        self.shell["PATH"] = slurm.variables["PATH"]
-
-    def module(self, name: str, prefix: str) -> None:
-        file = self.top / "modules" / f"{name}.lua"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f'prepend_path("PATH", "{self.top / prefix / "bin"}")\n')
-
-    def hvd(self, *words: object, status: int = 0) -> str:
-        return self.checkout.hvd(*words, status=status, COLUMNS="250", **self.shell)
-
-    def check(self, status: int) -> dict:
-        """State and the rest of the line for each fact of `./hvd site check`."""
-        output = self.hvd("site", "check", "moon", status=status)
-        states = "|".join(state.value for state in State)
-        rows = re.findall(rf"^ ?(\S.*?)  +({states})  +(.*)$", output, re.MULTILINE)
-        return {fact: (state, rest) for fact, state, rest in rows}
-
-
 @pytest.fixture(scope="module")
 def moon(tmp_path_factory, request):
-    """A machine with its site, made by `./hvd site new`."""
-    locate_spack(chosen_pairs(request.config)[0], tmp_path_factory.mktemp("log") / "log")
-    checkout = copy_checkout(tmp_path_factory.mktemp("site") / "hvd")
-    with tempfile.TemporaryDirectory(prefix="moon-") as scratch:
-        directory = pathlib.Path(scratch, "of")
-        with cluster.started(directory, MEMORY) as slurm:
-            moon = Moon(tmp_path_factory.mktemp("apps"), slurm, checkout)
-            words = ["site", "new", "moon", "--center", "Tycho Computing Centre"]
-            moon.hvd(*words, "--module", "openmpi", "--module", "torch/2.13.0")
-            yield moon
+    scratch = tmp_path_factory.mktemp("moon")
+    locate_spack(chosen_pairs(request.config)[0], scratch / "log")
+    with made(scratch) as site:
+        yield site
 
 
 def test_the_files_say_what_the_machine_has(moon) -> None:

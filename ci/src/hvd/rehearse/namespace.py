@@ -9,7 +9,6 @@ from typing import Dict, List, Mapping, Optional
 from hvd.core.errors import HvdError
 from hvd.host import debian
 
-
 #: Paths in the namespace to what is seen there; None for nothing.
 Places = Mapping[str, Optional[pathlib.Path]]
 
