@@ -757,8 +757,8 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
             *("--check-build", "--verbose"),
             output=str,
             error=str,
-            # https://github.com/horovod/horovod/pull/3272: before 0.25 it ends by os._exit(), which
-            # loses what is not flushed
+            # https://github.com/horovod/horovod/pull/3272: before 0.25, it ends by os._exit(),
+            # which loses what is not flushed
             extra_env={"PYTHONPATH": path, "PYTHONUNBUFFERED": "1"},
         )
 
