@@ -38,6 +38,8 @@ _WHY = 400
 #: Slurm's plugin for the processes of an MPI.
 _PMI = {"openmpi": "pmix", "cray-mpich": "pmi2", "mpich": "pmi2"}
 _PROGRAM = paths.PACKAGES / "py_horovod" / "test" / "allreduce.py"
+#: How Slurm's options for GPUs begin, for sed.
+_GPUS = "(gpu|gres|mem-per-gpu)"
 #: As at a terminal: before 0.25, horovodrun loses what it has not flushed.
 _CHECK_BUILD = ("export PYTHONUNBUFFERED=1", "horovodrun --check-build --verbose")
 #: What a kernel is asked to do.
@@ -215,7 +217,7 @@ class Rehearsal:
         said = self.shell(
             f"{self.hvd(*words)} > {job}",
             # no GPU is here, so that Slurm has none to give
-            f"sed -i -E '/^#SBATCH --(gpu|gres)/d' {job}",
+            rf"sed -i -E '/^#SBATCH --.*{_GPUS}/d; /^srun /s/ --{_GPUS}\S+//g' {job}",
             f"cat {job}",
             f"sbatch --parsable {job}",
             PATH=path,
@@ -245,9 +247,14 @@ class Rehearsal:
         }
 
     def _stand_in_launchers(self, programs: pathlib.Path) -> None:
-        """TACC's ibrun gets nodes and ranks from the job, and starts Intel MPI's launcher."""
+        """TACC's ibrun gets nodes and ranks from the job, and starts Intel MPI's launcher.
+
+        What binds to the site's cores and memory starts the program.
+        """
         start = 'exec mpiexec.hydra -ppn $((SLURM_NTASKS / SLURM_NNODES)) -n $SLURM_NTASKS "$@"'
         cluster.script(programs / "ibrun", start)
+        for name in ("numactl", "taskset"):
+            cluster.script(programs / name, 'shift 2; exec "$@"')
 
     def publish(self) -> None:
         """Publish the module, and use it in a shell that knows nothing of Spack."""

@@ -135,7 +135,9 @@ def _prepare(
     site = sites.of(chosen.name)
     partition = site.partitions[site.environments[chosen.name].partition]
     if partition.gpus and site.scheduler == "slurm":
-        shown["#SBATCH --gpus, --gres, --gpu-bind"] = "left out: Slurm has no GPUs here"
+        shown["Slurm's options for GPUs"] = "left out: Slurm has no GPUs here"
+    if partition.pin:
+        shown["taskset, numactl"] = "scripts that start the program on any core"
     if site.launcher == "ibrun":
         shown["ibrun"] = "a script that starts mpiexec.hydra"
     shown["py-cffi, py-pyyaml"] = "wheels, which ./hvd externals declares"
