@@ -123,14 +123,15 @@ def _prepare(
     cuda = [*map(str, pathlib.Path("/usr/local").glob("cuda*")), shutil.which("nvcc")]
     places: Dict[str, Optional[pathlib.Path]] = dict.fromkeys(filter(None, cuda))
     made: List[StandIn] = []
+    python = next(each for each in found if each.package == "python")
     for each in found:
-        if each.package in _PYTHON:
+        if each.prefix == python.prefix or each.package in _PYTHON:
             places[each.prefix] = scratch / "made"
         elif gpu or each.package not in _GPU:
             made.append(stand_ins.make(each, scratch / "stand-ins", log))
             shown[made[-1].declared] = made[-1].what
             places.update(made[-1].places)
-    own = ", ".join(str(each) for each in found if each.package in _PYTHON)
+    own = ", ".join(str(each) for each in found if places.get(each.prefix) == scratch / "made")
     shown[own] = f"a venv of Python {frameworks.version} with {', '.join(frameworks.requirements)}"
     site = sites.of(chosen.name)
     partition = site.partitions[site.environments[chosen.name].partition]
@@ -155,7 +156,6 @@ def _prepare(
     login = [lmod.init, f"module use {modules}"]
     # Cray's is loaded from the beginning
     login += [f"module load {mpi.module}"] if mpi.package == "cray-mpich" else []
-    python = next(each for each in found if each.package == "python")
     own_frameworks = [each for each in found if each.package in stand_ins.FRAMEWORKS]
     plan = Plan(
         environment=chosen.name,
@@ -208,15 +208,15 @@ def _copy(chosen: Environment, tree: pathlib.Path, gpu: bool, shown: Dict[str, s
         (tree / name).symlink_to(paths.ROOT / name)
     spec_file = copied / chosen.name / "spack.yaml"
     spec = chosen.specs[0]
+    for other in chosen.specs[1:]:
+        _replace([spec_file], f"  - {other}\n", "")
+        shown[other.split()[0]] = "left out: the Python index has no source of it"
     theirs, ours = stand_ins.target(chosen)
     files = [spec_file, *(copied / "hardware").glob("*/packages.yaml")]
     if theirs != ours:
         _replace(files, f"target={theirs}", f"target={ours}")
         spec = spec.replace(theirs, ours)
         shown[f"target={theirs}"] = f"target={ours}"
-    for other in chosen.specs[1:]:
-        _replace([spec_file], f"  - {other}\n", "")
-        shown[other.split()[0]] = "left out: the Python index has no source of it"
     variants = chosen.root.variants
     if not gpu and (variants.get("cuda") or variants.get("rocm")):
         externals = copied / environments.SITES / chosen.site / "packages.yaml"
@@ -246,9 +246,14 @@ def _beside(chosen: Environment, frameworks: List[Declared]) -> List[str]:
             if each.package == "py-torch"
         )
         return ["numpy<2" if old else "numpy"]
-    installed = [command.partition("pip install ")[2] for command in make.commands]
-    words = [word for text in installed for word in shlex.split(text.partition(" --")[0])]
-    return [word for word in words if not word.startswith(("torch", "tensorflow"))]
+    commands = [text.partition(" --index-url")[0] for text in make.commands]
+    words = [word for text in commands for word in shlex.split(text.partition("pip install ")[2])]
+    # conda's NAME=VERSION
+    packages = [
+        word.split("=") for text in commands if "conda create" in text for word in text.split()
+    ]
+    words += [f"{each[0]}=={each[1]}.*" for each in packages if len(each) == 2]
+    return [word for word in words if not word.startswith(("torch", "tensorflow", "python"))]
 
 
 def _replace(files: List[pathlib.Path], old: str, new: str) -> None:
