@@ -39,7 +39,8 @@ def test_the_files_say_what_the_machine_has(moon) -> None:
     (openmpi,) = packages["openmpi"]["externals"]
     assert openmpi["prefix"] == str(moon.top / "openmpi")
     assert openmpi["modules"] == ["openmpi/4.1.8"]
-    assert packages["py-torch"]["externals"][0]["modules"] == ["torch/2.13.0"]
+    assert packages["python"]["externals"][0]["modules"] == ["torch/2.13.0"]
+    assert "modules" not in packages["py-torch"]["externals"][0]
     (kept,) = (directory / "sources").iterdir()
     assert kept.stem == datetime.date.today().isoformat()
     text = kept.read_text()

@@ -10,6 +10,7 @@ import yaml
 
 from hvd.core import paths
 from hvd.model import environment, site
+from hvd.rehearse import declared
 from hvd.solve import site_check
 
 SITES = [name for name in site.names() if name != "local"]
@@ -186,3 +187,17 @@ def test_modules_are_of_one_version_in_both_files(name) -> None:
         loaded = versions(word for load in (*use.build, *use.run) for word in load)
         for tool, version in loaded.items():
             assert version in of_externals.get(tool, {version}), tool
+
+
+@pytest.mark.parametrize("name", OF_SITES)
+def test_a_module_is_named_once(name) -> None:
+    """Spack 1.2.0 fails to load what it has just loaded: https://github.com/spack/spack/pull/52752.
+
+    It has to load the modules of what has no prefix, to find that.
+    """
+    found = [
+        each.modules
+        for each in declared.read(environment.load(name))
+        if each.modules and not each.prefix.startswith(declared.STAND_INS)
+    ]
+    assert len(found) == len({*found})

@@ -194,12 +194,17 @@ def section(
         # not every framework says for which GPUs it is
         if gpu.partition("=")[0] not in external["spec"]:
             external["spec"] += f" {gpu}"
-    for name, entry in packages.items():
+    named = set()
+    # the others at the prefix depend on these
+    for name, entry in sorted(packages.items(), key=lambda item: item[0] not in ("python", "hip")):
         for external in entry.get("externals", []):
             modules = loaded.owners(external["prefix"])
             # Spack asks a compiler for its C library, and would stop where there are no modules
-            if modules and name != "gcc":
+            if modules and name != "gcc" and modules not in named:
                 external["modules"] = list(modules)
+                # Spack 1.2.0 fails to load what it has just loaded:
+                # https://github.com/spack/spack/pull/52752
+                named.add(modules)
         if "buildable" in shared.get(name, {}):
             entry.pop("buildable", None)
     return dict(sorted(packages.items()))
