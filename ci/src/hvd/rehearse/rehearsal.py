@@ -163,7 +163,16 @@ def _prepare(
         mpi=mpi.package,
         python=frameworks.python,
         prefix=python.prefix,
-        requirements=[*frameworks.requirements, *_beside(chosen, own_frameworks), *_UNFETCHED],
+        requirements=[
+            *frameworks.requirements,
+            *_beside(chosen, own_frameworks),
+            *(
+                f"{each.package[3:]}=={each.version}"
+                for each in found
+                if each.package.startswith("py-") and each.package not in _PYTHON
+            ),
+            *_UNFETCHED,
+        ],
         brought={
             program: each.prefix
             for program, each in (("mpicxx", mpi), ("python3", python))
