@@ -30,7 +30,7 @@ from hvd.rehearse.declared import Declared
 from hvd.rehearse.inside import Plan
 from hvd.rehearse.result import Result, StepResult
 from hvd.rehearse.stand_ins import Lacking, StandIn
-from hvd.solve import site_check
+from hvd.solve import repo_index, site_check
 
 #: Of what Spack would build, those with libraries that are not on the Python index.
 _UNFETCHED = ("cffi", "PyYAML")
@@ -53,7 +53,7 @@ def run(name: str) -> Result:
         raise HvdError(f"{name} is of this machine", f"./hvd run {name}")
     scratch = directory(name)
     (scratch / "made").mkdir(parents=True, exist_ok=True)
-    for kind in ("tree", "modules", "published", "jupyter"):
+    for kind in ("tree", "modules", "published", "jupyter", "compilers"):
         stamp.clear(scratch / kind)
     log = scratch / "log"
     for old in (log, scratch / "steps.json"):
@@ -184,7 +184,12 @@ def _prepare(
         cpu=not gpu and any(chosen.root.variants.get(name) for name in ("cuda", "rocm")),
     )
     (scratch / "plan.json").write_text(json.dumps(dataclasses.asdict(plan)))
-    command = [*namespace.words(places), "--", sys.executable, "-m", "hvd.rehearse.inside"]
+    # what Spack found out about a compiler, by its path: at that path is another one here
+    found_out = repo_index.directory(plan.pair) / "compilers"
+    for each in (found_out, scratch / "compilers"):
+        each.mkdir(exist_ok=True)
+    command = [*namespace.words(places), "--bind", str(scratch / "compilers"), str(found_out)]
+    command += ["--", sys.executable, "-m", "hvd.rehearse.inside"]
     variables = {
         "HVD_STATE": str(scratch / "state"),
         paths.SITES_VARIABLE: str(scratch / "tree" / "environments"),
