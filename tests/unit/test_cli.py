@@ -135,9 +135,10 @@ def test_the_launcher_says_what_it_lacks(tmp_path):
 
 @pytest.mark.parametrize("newer", ["python3.14", "python3.9", "python3.8", ""])
 def test_an_old_python_starts_a_newer_one(tmp_path, newer):
-    """As where a module brings the old Python of a framework."""
+    """As where a module brings the old Python of a framework; pyenv's may not start."""
     script = tmp_path / "hvd"
     shutil.copy(paths.ROOT / "hvd", script)
+    cluster.script(tmp_path / "python3.13", "exit 127")
     if newer:
         cluster.script(tmp_path / newer, 'echo newer "$@"')
     lines = (

@@ -21,9 +21,11 @@ BEGIN = "<!-- made by ./hvd matrix -->"
 PAGE = paths.ROOT / "docs" / "support-matrix.md"
 PICTURE = PAGE.with_name("support-matrix.svg")
 
-_TENSORFLOWS = ("tensorflow-cpu", "tensorflow-rocm", "tensorflow")
 #: The distributions of frameworks, and Spack's packages of compilers and MPIs.
-_FRAMEWORKS = ("torch", *_TENSORFLOWS, "keras", "mxnet", "pyspark", "ray")
+_FRAMEWORKS = (
+    *("torch", "tensorflow-cpu", "tensorflow-rocm", "tensorflow"),
+    *("keras", "mxnet", "pyspark", "ray"),
+)
 _COMPILERS = ("gcc", "llvm")
 _MPIS = ("openmpi", "mpich", "intel-mpi")
 

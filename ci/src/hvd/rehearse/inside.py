@@ -217,7 +217,7 @@ class Rehearsal:
         said = self.shell(
             f"{self.hvd(*words)} > {job}",
             # no GPU is here, so that Slurm has none to give
-            rf"sed -i -E '/^#SBATCH --.*{_GPUS}/d; /^srun /s/ --{_GPUS}\S+//g' {job}",
+            rf"sed -i -E '/^#SBATCH --{_GPUS}/d; /^srun /s/ --{_GPUS}\S+//g' {job}",
             f"cat {job}",
             f"sbatch --parsable {job}",
             PATH=path,

@@ -25,7 +25,8 @@ def write(check: bool) -> List[pathlib.Path]:
     results = [each for each in kept if len(each.steps) > 1]
     steps = [step.name for step in results[0].steps] if results else []
     rows = [
-        [each.environment, each.date, *(step.result for step in each.steps)] for each in results
+        [each.environment, each.date, _built_for(each), *(step.result for step in each.steps)]
+        for each in results
     ]
     others = [each for each in kept if each not in results]
     text = templates.render(
@@ -33,3 +34,8 @@ def write(check: bool) -> List[pathlib.Path]:
     )
     stale = {} if PAGE.exists() and PAGE.read_text() == text else {PAGE: text.encode()}
     return bring_up_to_date(stale, check, "the rehearsals say", "./hvd docs")
+
+
+def _built_for(rehearsed: result.Result) -> str:
+    stacks = {"+cuda": "CUDA", "+rocm": "ROCm"}
+    return next((name for variant, name in stacks.items() if variant in rehearsed.spec), "CPUs")

@@ -8,7 +8,7 @@ import platform
 import re
 import shutil
 import sys
-from typing import Callable, Collection, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Collection, Dict, Iterable, List, Mapping, Sequence, Tuple
 
 import archspec.cpu
 from packaging.tags import Tag
@@ -65,8 +65,8 @@ class StandIn:
     variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-def make(each: Declared, scratch: pathlib.Path, log: pathlib.Path) -> Optional[StandIn]:
-    """Make the stand-in of an external below ``scratch``; None for one that needs no place.
+def make(each: Declared, scratch: pathlib.Path, log: pathlib.Path) -> StandIn:
+    """Make the stand-in of an external below ``scratch``.
 
     Raises:
         Lacking: neither this machine nor the index has one.
@@ -107,7 +107,7 @@ def _gcc(each: Declared, directory: pathlib.Path) -> StandIn:
     return StandIn(str(each), f"GCC {version} of this machine", places)
 
 
-def _system(each: Declared) -> Optional[StandIn]:
+def _system(each: Declared) -> StandIn:
     """Take from this machine a program of the operating system."""
     program = {"gmake": "make", "python": "python3"}.get(each.package, each.package)
     found = process.output(f"/usr/bin/{program}", "--version")
