@@ -109,7 +109,7 @@ def test_cmake_is_asked_for_its_version(tmp_path, monkeypatch) -> None:
 def test_what_is_missing_is_installed_beside_an_interpreter(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(framework, "system_cmake", lambda: "/usr/bin/cmake")
     names = [Requirement(text).name for text in framework.requirements((), MPI)]
-    found = {"python": {}, "distributions": dict.fromkeys(names)}
+    found = {"python": {}, "distributions": {name: {"version": "82.0.0"} for name in names}}
     library: list = [MPI]
     monkeypatch.setattr(framework.externals, "ask", lambda python: found)
     monkeypatch.setattr(framework.externals, "find_mpi", lambda found: library[0])
@@ -126,3 +126,20 @@ def test_what_is_missing_is_installed_beside_an_interpreter(monkeypatch, tmp_pat
     installed.clear()
     assert framework.beside("/opt/python", tmp_path / "venv", tmp_path / "log") == (python, added)
     assert not installed
+
+
+def test_an_old_setuptools_is_replaced_beside_an_interpreter(monkeypatch, tmp_path) -> None:
+    """The venv of Python 3.11 has setuptools 65 and no wheel."""
+    monkeypatch.setattr(framework, "system_cmake", lambda: "/usr/bin/cmake")
+    names = [Requirement(text).name for text in framework.requirements((), MPI)]
+    there = {name: {"version": "65.5.0"} for name in names}
+    monkeypatch.setattr(
+        framework.externals, "ask", lambda python: {"python": {}, "distributions": there}
+    )
+    monkeypatch.setattr(framework.externals, "find_mpi", lambda found: MPI)
+    monkeypatch.setattr(framework, "venv_over", lambda found, directory, log: None)
+    monkeypatch.setattr(framework.process, "run", lambda words, **_: None)
+    _, added = framework.beside("/opt/python", tmp_path / "venv", tmp_path / "log")
+    assert [Requirement(text).name for text in added] == ["setuptools"]
+    there["wheel"] = {"version": "0.38.4"}
+    assert framework.beside("/opt/python", tmp_path / "venv", tmp_path / "log")[1] == []

@@ -12,8 +12,6 @@ import pathlib
 import shutil
 from typing import Any, Collection, Dict, List, Mapping, Optional, Tuple
 
-from packaging.version import Version
-
 from hvd.build import components
 from hvd.core import paths, process, stamp
 from hvd.core.errors import HvdError
@@ -311,9 +309,7 @@ def _require_dependencies(horovod: Recipe, spec: Spec, found: Mapping[str, Any])
         for name in dict.fromkeys(wanted)
         if name.startswith(("py-", "mxnet")) and name not in have
     ]
-    setuptools = have.get("py-setuptools", {}).get("version", "")
-    # https://setuptools.pypa.io/en/stable/history.html#v70-1-0: it makes wheels by itself
-    if setuptools and Version(setuptools) < Version("70.1") and "py-wheel" not in have:
+    if "py-setuptools" in have and not framework.makes_wheels(found["distributions"]):
         missing.append("wheel")
     if missing:
         python = found["python"]["executable"]

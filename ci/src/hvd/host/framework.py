@@ -169,11 +169,11 @@ def beside(python: str, directory: pathlib.Path, log: pathlib.Path) -> Tuple[str
         CommandFailed: pip cannot install it.
     """
     found = externals.ask(python)
-    missing = [
-        text
-        for text in requirements((), externals.find_mpi(found))
-        if _distribution(text) not in found["distributions"]
-    ]
+    there = set(found["distributions"])
+    if not makes_wheels(found["distributions"]):
+        there.discard("setuptools")
+    wanted = requirements((), externals.find_mpi(found))
+    missing = [text for text in wanted if _distribution(text) not in there]
     if not missing:
         return python, []
     executable = directory / "bin" / "python"
@@ -185,6 +185,14 @@ def beside(python: str, directory: pathlib.Path, log: pathlib.Path) -> Tuple[str
         process.run(command, log=log, env=process.clean_environment(), timeout=_TIMEOUT)
         stamp.put(done, digest)
     return str(executable), missing
+
+
+def makes_wheels(distributions: Mapping[str, Mapping[str, str]]) -> bool:
+    """Return whether setuptools is there, and can make a wheel: alone, or with wheel."""
+    version = distributions.get("setuptools", {}).get("version")
+    # https://setuptools.pypa.io/en/stable/history.html#v70-1-0
+    alone = version and Version(version) >= Version("70.1")
+    return bool(version and (alone or "wheel" in distributions))
 
 
 def place(frameworks: Iterable[str]) -> pathlib.Path:
