@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import glob
 import re
+import subprocess
 
 import pytest
 
@@ -13,7 +15,8 @@ from hvd.deliver.publish.plan import LANGUAGES, Origin
 from hvd.model import site
 from hvd.model.built import Modification, Software
 from hvd.model.site import Modules, Use
-from tests import publishing
+from hvd.rehearse import namespace
+from tests import needs, publishing
 from tests.build.module_tools import environment, show, users
 
 TORCH = "horovod/0.28.1-torch-2.13-openmpi-4.1"
@@ -264,3 +267,17 @@ module unload horovod
     # Lmod's Tcl cannot bring back what the user had; nothing of the module stays
     before.pop("HAD")
     assert users(after) == users(before)
+
+
+@needs.programs("bwrap")
+@pytest.mark.parametrize("tool", ["lmod"], indirect=True)
+def test_tcl_modules_in_lmod_where_no_tcl_is_installed(tool, root) -> None:
+    installed = [*glob.glob("/usr/bin/tclsh*"), *glob.glob("/usr/lib/*/libtcl*")]
+    command = [*namespace.words(dict.fromkeys(installed)), "--", "bash", "--norc", "-c"]
+    shell = f"{tool.init}; module use {root}/tcl {root.parent}/site; module load horovod"
+    done = subprocess.run(
+        [*command, f"{shell} && echo $BASE; ls {' '.join(installed)}"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "site-base/1\n", done.stderr

@@ -46,7 +46,13 @@ class ModuleTool:
     @property
     def init(self) -> str:
         """The line of bash that defines the ``module`` command."""
-        return f". {shlex.quote(str(self.root / _INITS[self.name]))}"
+        init = f". {shlex.quote(str(self.root / _INITS[self.name]))}"
+        if self.name != "lmod":
+            return init
+        # it looks for Tcl's library and program where they need not be installed
+        # https://lmod.readthedocs.io/en/latest/090_configuring_lmod.html
+        tclsh = shlex.quote(str(self.root / "usr/bin/tclsh8.6"))
+        return f"export LMOD_FAST_TCL_INTERP=no LMOD_TCLSH={tclsh}; {init}"
 
     def shell(self, program: str, **variables: str) -> subprocess.CompletedProcess:
         """Run lines of bash in a shell that knows the ``module`` command and little else.
