@@ -116,3 +116,13 @@ def test_a_missing_module_command_is_a_warning(ran):
     plan = Plan(("gcc/12.2",), PLAN.changes, "a test")
     said = ran(["FILE", SHOW], plan, {"PATH": "/usr/bin:/bin"}, warning="to load gcc/12.2 with")
     assert "PATH=/p q:/r!:/usr/bin:/bin" in said
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash", "zsh"], indirect=True)
+def test_a_module_command_that_is_not_there_yet(ran, tmp_path):
+    """Lmod and Environment Modules both say where they are: a kernel's shell has the variable."""
+    (tmp_path / "init").mkdir()
+    (tmp_path / "init" / "sh").write_text('module() { echo "module $*"; }\n')
+    plan = Plan(("gcc/12.2",), PLAN.changes, "a test")
+    said = ran(["FILE"], plan, {"PATH": "/usr/bin:/bin", "MODULESHOME": str(tmp_path)})
+    assert said == "module load gcc/12.2\n"
