@@ -91,7 +91,8 @@ def test_an_unpacked_root_gets_accounts_libraries_and_links(tmp_path):
     assert os.readlink(programs / "mpirun") == "mpirun.openmpi"
     local = tmp_path / "usr/local/bin"
     assert os.readlink(local / "c++") == "/native/usr/bin/powerpc64le-linux-gnu-g++"
-    assert os.readlink(local / "cmake") == "/native/usr/bin/cmake"
+    assert os.readlink(programs / "awk") == "mawk"
+    assert os.readlink(programs / "cmake") == "/native/usr/bin/cmake"
     assert os.access(local / "python3", os.X_OK)
     # again, as an unpacked root may be there already
     emulation.finish(tmp_path, POWER)

@@ -81,6 +81,7 @@ def test_setup_configures_spack_and_finds_what_the_machine_has(fake, subject, mo
     script = (paths.state() / "setup-env.sh").read_text()
     shown = subprocess.check_output(["bash", "-c", f"{script}\nenv"], text=True)
     assert f"SPACK_USER_CONFIG_PATH={fake.spack.scope}\n" in shown
+    assert f"SPACK_ROOT={fake.spack.root}\n" in shown
     fake.let(compiler=False)
     steps, failure = stage(engine, "setup", engine.setup)
     assert steps[-1] == ("compilers and build tools", "failed") and failure.status == 10

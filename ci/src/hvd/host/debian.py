@@ -108,10 +108,11 @@ def _unpacked(foreign: Architecture) -> List[str]:
 def _finish(place: pathlib.Path, foreign: Architecture, log: pathlib.Path) -> None:
     """Do for an unpacked root what configuring its packages would have done."""
     emulation.finish(place, foreign)
+    modules = [f"/usr/lib/{each.name}" for each in sorted(place.glob("usr/lib/python3*"))]
     for command in (
         ["ldconfig"],
         # natively; the other processor's Python reads it as well
-        ["python3", "-m", "compileall", "-q", "-j0", "/usr/lib/python3.11", "/usr/lib/python3"],
+        ["python3", "-m", "compileall", "-q", "-j0", *modules],
     ):
         process.run([*_words(place), "--", *command], log=log, timeout=_TIMEOUT)
 
@@ -140,11 +141,17 @@ def run(place: pathlib.Path, command: Sequence[str], binds: Sequence[str]) -> in
         words += ["--ro-bind", path, path]
     for path in (str(paths.ROOT), str(paths.cache())):
         words += ["--bind", path, path]
-    for name in (".venv", ".hvd"):
-        own = paths.ROOT / ".hvd" / "debian" / place.name / name
+    for name, own in ((".venv", state(place).with_name(".venv")), (".hvd", state(place))):
         own.mkdir(parents=True, exist_ok=True)
         words += ["--bind", str(own), str(paths.ROOT / name)]
+    # the caller's is for this system
+    words += ["--unsetenv", "HVD_STATE"]
     return subprocess.call([*words, "--chdir", os.getcwd(), "--", *command])
+
+
+def state(place: pathlib.Path) -> pathlib.Path:
+    """Return what commands in the root at ``place`` see as this checkout's ``.hvd``."""
+    return paths.ROOT / ".hvd" / "debian" / place.name / ".hvd"
 
 
 def _words(place: pathlib.Path) -> List[str]:

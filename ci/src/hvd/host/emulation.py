@@ -27,7 +27,7 @@ _BINFMT = pathlib.Path("/proc/sys/fs/binfmt_misc")
 QEMU = "trixie-qemu"
 #: The natively run tools that make code for the other processor: the names that builds use.
 _CROSS = {
-    **{name: name for name in ("cpp", "g++", "gcc")},
+    **{name: name for name in ("cpp", "g++", "gcc", "gfortran")},
     "c++": "g++",
     "cc": "gcc",
     **{name: name for name in ("ar", "as", "ld", "nm", "objcopy", "objdump", "ranlib")},
@@ -35,6 +35,8 @@ _CROSS = {
 }
 #: Those that do not care for the processor.
 _TOOLS = ("cmake", "git", "make", "patch")
+#: The alternatives of essential packages.
+_ALTERNATIVES = {"awk": "mawk", "which": "which.debianutils"}
 #: Directories of libraries that packages add to the loader's when they are configured.
 _LIBRARIES = ("blas", "lapack", "openmpi/lib")
 
@@ -126,8 +128,10 @@ def _links(place: pathlib.Path, architecture: Architecture) -> Dict[pathlib.Path
         local / name: str(programs / f"{architecture.triplet}-{tool}")
         for name, tool in _CROSS.items()
     }
-    links.update({local / name: str(programs / name) for name in _TOOLS})
+    # where sites have them
+    links.update({place / "usr/bin" / name: str(programs / name) for name in _TOOLS})
     # the alternatives of packages that were not configured
+    links.update({place / "usr/bin" / name: target for name, target in _ALTERNATIVES.items()})
     links.update({path.with_suffix(""): path.name for path in place.glob("usr/bin/*.openmpi")})
     # for native programs their loader and libraries, and for linkers what their scripts name
     loader = pathlib.Path(os.path.realpath("/lib64/ld-linux-x86-64.so.2"))

@@ -7,6 +7,7 @@ import os
 import pathlib
 import platform
 import re
+import sys
 from typing import Any, Dict
 
 import archspec.cpu
@@ -64,6 +65,11 @@ def foreign() -> str:
     """
     said = process.output("uname", "-m")
     return said if said in archspec.cpu.TARGETS and said != platform.machine() else ""
+
+
+def python() -> str:
+    """Return a Python for this machine's processor: that of ``./hvd``, or the emulated one."""
+    return "/usr/bin/python3" if foreign() else sys.executable
 
 
 def architecture_flags(target: str) -> str:

@@ -140,6 +140,15 @@ class Cluster:
         return found
 
 
+def unpack() -> pathlib.Path:
+    """Return the directory of the cache with the packages.
+
+    Raises:
+        HvdError: they cannot be fetched.
+    """
+    return packages.unpacked(*_PACKAGES, dependencies=True)
+
+
 @contextlib.contextmanager
 def started(directory: pathlib.Path, changes: Mapping[str, str] = {}) -> Iterator[Cluster]:
     """A cluster in the empty ``directory``, whose path has to be short, as sockets are in it.
@@ -150,7 +159,7 @@ def started(directory: pathlib.Path, changes: Mapping[str, str] = {}) -> Iterato
     Raises:
         HvdError: the packages cannot be fetched, or a daemon does not start.
     """
-    root = packages.unpacked(*_PACKAGES, dependencies=True)
+    root = unpack()
     cluster = Cluster(directory)
     _prepare(root, directory)
     cluster.reconfigure(changes)

@@ -22,6 +22,7 @@ import cattrs
 from hvd.core import console, paths, process, stamp
 from hvd.core.errors import HvdError
 from hvd.core.steps import Step
+from hvd.host import emulation, machine
 from hvd.model import built, check_build, environment
 from hvd.model import site as sites
 from hvd.model.site import Partition, Site
@@ -43,7 +44,11 @@ _GPUS = "(gpu|gres|mem-per-gpu)"
 #: As at a terminal: before 0.25, horovodrun loses what it has not flushed.
 _CHECK_BUILD = ("export PYTHONUNBUFFERED=1", "horovodrun --check-build --verbose")
 #: What a kernel is asked to do.
-_CELL = "import horovod.{0} as hvd; hvd.init(); print('size', hvd.size())"
+_CELL = """\
+import os, horovod.{0} as hvd
+hvd.init()
+print(f"size {{hvd.size()}}, :{{os.environ.get('LOADEDMODULES')}}:")
+"""
 
 
 class NotShown(Exception):
@@ -92,8 +97,8 @@ class Rehearsal:
 
     @property
     def partition(self) -> Partition:
-        machine = self.site
-        return machine.partitions[machine.environments[self.plan.environment].partition]
+        site = self.site
+        return site.partitions[site.environments[self.plan.environment].partition]
 
     def steps(self) -> Sequence[Tuple[str, Callable[[], None]]]:
         """Name and function of each step, in order."""
@@ -121,9 +126,14 @@ class Rehearsal:
             if name in keep
             or name.startswith(("HVD_", "PIP_", "SSL_", "http", "no_proxy", "GIT_"))
         }
-        clean.update({"PATH": os.defpath, "LMOD_PAGER": "", **variables})
+        clean.update({"PATH": self.path, "LMOD_PAGER": "", **variables})
         command = ["bash", "--noprofile", "--norc", "-c", text]
         return process.run(command, log=self.log, env=clean, timeout=timeout).output
+
+    @property
+    def path(self) -> str:
+        """PATH of a user who has logged in."""
+        return emulation.path() if machine.foreign() else os.defpath
 
     def hvd(self, *words: str) -> str:
         return shlex.join([str(paths.ROOT / "hvd"), *words])
@@ -213,7 +223,7 @@ class Rehearsal:
         account = self.partition.account
         words += [f"--account=x{account.suffix}"] if account.needed else []
         words += ["--", "python", str(_PROGRAM), framework]
-        path = f"{slurm.directory / 'bin'}:{os.defpath}"
+        path = f"{slurm.directory / 'bin'}:{self.path}"
         said = self.shell(
             f"{self.hvd(*words)} > {job}",
             # no GPU is here, so that Slurm has none to give
@@ -247,12 +257,8 @@ class Rehearsal:
         }
 
     def _stand_in_launchers(self, programs: pathlib.Path) -> None:
-        """TACC's ibrun gets nodes and ranks from the job, and starts Intel MPI's launcher.
-
-        What binds to the site's cores and memory starts the program.
-        """
-        start = 'exec mpiexec.hydra -ppn $((SLURM_NTASKS / SLURM_NNODES)) -n $SLURM_NTASKS "$@"'
-        cluster.script(programs / "ibrun", start)
+        """Write TACC's ibrun, and what binds to the site's cores and memory."""
+        cluster.script(programs / "ibrun", f"exec {ibrun(self.plan.mpi)}")
         for name in ("numactl", "taskset"):
             cluster.script(programs / name, 'shift 2; exec "$@"')
 
@@ -276,7 +282,7 @@ class Rehearsal:
 
     def kernel(self) -> None:
         """Install a kernel as the page says, and let it import Horovod."""
-        from jupyter_client.manager import start_new_kernel
+        from jupyter_client.manager import KernelManager
 
         prefix = f"{self.plan.directory}/jupyter"
         self.shell(
@@ -284,19 +290,37 @@ class Rehearsal:
             self.hvd("kernel", self.plan.environment, "--prefix", prefix, "--name", "rehearsed"),
         )
         os.environ["JUPYTER_PATH"] = f"{prefix}/share/jupyter"
-        manager, client = start_new_kernel(kernel_name="rehearsed", startup_timeout=120)
+        # which JupyterHub gets from a login shell
+        variables = [line.partition("=") for line in self.shell("env").splitlines()]
+        os.environ.update({k: v for k, _, v in variables if k.startswith(("LMOD_", "MODULE"))})
+        # over a socket that is a file, not over TCP, where others could listen
+        manager = KernelManager(kernel_name="rehearsed", transport="ipc")
+        manager.start_kernel()
+        client = manager.blocking_client()
+        client.start_channels()
         try:
+            client.wait_for_ready(timeout=120)
             printed: List[str] = []
             reply = client.execute_interactive(
                 _CELL.format(self.imports[0]),
                 timeout=180,
                 output_hook=lambda message: printed.append(str(message["content"])),
             )
-            if reply["content"]["status"] != "ok" or "size 1" not in "".join(printed):
-                raise HvdError(f"the kernel answers {reply['content']}"[:500])
+            use = self.site.environments[self.plan.environment]
+            expected = ["size 1", *(f":{module}:" for load in use.run for module in load)]
+            missing = [each for each in expected if each not in "".join(printed)]
+            if reply["content"]["status"] != "ok" or missing:
+                raise HvdError(f"the kernel answers {printed}, {reply['content']}"[:500])
         finally:
             client.stop_channels()
             manager.shutdown_kernel(now=True)
+
+
+def ibrun(mpi: str) -> str:
+    """Return the command in place of TACC's ibrun, which gets nodes and ranks from the job."""
+    if mpi == "openmpi":
+        return 'srun "$@"'
+    return 'mpiexec.hydra -ppn $((SLURM_NTASKS / SLURM_NNODES)) -n $SLURM_NTASKS "$@"'
 
 
 def run(rehearsal: Rehearsal) -> Iterator[StepResult]:

@@ -16,11 +16,12 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 from packaging.version import Version
 
 from hvd.core import paths, stamp
+from hvd.host import machine
 from hvd.model import environment as environments
 from hvd.model import site as sites
 from hvd.model.environment import Environment
 from hvd.model.versions import pinned
-from hvd.rehearse import module_tools, namespace, stand_ins
+from hvd.rehearse import inside, module_tools, namespace, stand_ins
 from hvd.rehearse.declared import Declared
 from hvd.rehearse.inside import Plan
 from hvd.rehearse.stand_ins import StandIn
@@ -47,7 +48,6 @@ def prepare(
         Lacking: there is no stand-in for something.
     """
     # first what takes no time and may be lacking
-    stand_ins.target(chosen)
     gpu = stand_ins.on_gpus(chosen, found)
     cpu = not gpu and any(chosen.root.variants.get(name) for name in ("cuda", "rocm"))
     frameworks = stand_ins.frameworks(found, gpu)
@@ -65,9 +65,9 @@ def prepare(
     shown.update({each.declared: each.what for each in made})
     what = f"a venv of Python {frameworks.version} with {', '.join(frameworks.requirements)}"
     shown[", ".join(map(str, own))] = what
-    _show_launchers(chosen, shown)
-    spec = _copy(chosen, scratch / "tree", cpu, shown)
     mpi = next(each for each in found if each.package in stand_ins.MPIS)
+    _show_launchers(chosen, mpi.package, shown)
+    spec = _copy(chosen, scratch / "tree", cpu, shown)
     modules = _modulefiles(chosen, found, made, scratch / "modules")
     login = [module_tools.install("lmod").init, f"module use {modules}"]
     # Cray's is loaded from the beginning
@@ -95,7 +95,7 @@ def prepare(
     return spec, _variables(scratch), _command(plan, places, scratch)
 
 
-def _show_launchers(chosen: Environment, shown: Dict[str, str]) -> None:
+def _show_launchers(chosen: Environment, mpi: str, shown: Dict[str, str]) -> None:
     """Note in ``shown`` what starts jobs in place of what the site has."""
     site = sites.of(chosen.name)
     partition = site.partitions[site.environments[chosen.name].partition]
@@ -104,7 +104,7 @@ def _show_launchers(chosen: Environment, shown: Dict[str, str]) -> None:
     if partition.pin:
         shown["taskset, numactl"] = "scripts that start the program on any core"
     if site.launcher == "ibrun":
-        shown["ibrun"] = "a script that starts mpiexec.hydra"
+        shown["ibrun"] = f"a script that starts {inside.ibrun(mpi).split()[0]}"
     shown["py-cffi, py-pyyaml"] = "wheels, which ./hvd externals declares"
 
 
@@ -127,6 +127,9 @@ def _places(
     hosts.write_text(pathlib.Path("/etc/hosts").read_text() + names)
     system = site_check.architecture(spec)["os"]
     shown[f"os={system}"] = "this machine's, which says that it is that"
+    if machine.foreign():
+        name = machine.describe().get("root", "a root")
+        shown[machine.foreign()] = f"QEMU, in {name}; compilers and ./hvd run natively"
     release = _os_release(system, scratch / "os-release")
     return {**places, "/etc/hosts": hosts, "/etc/os-release": release}
 

@@ -17,7 +17,7 @@ from hvd.core.steps import Step
 from hvd.model import environment as environments
 from hvd.model.environment import Environment
 from hvd.model.versions import pinned
-from hvd.rehearse import declared, prepare, result
+from hvd.rehearse import declared, emulated, prepare, result
 from hvd.rehearse.result import Result, StepResult
 from hvd.rehearse.stand_ins import Lacking
 
@@ -45,15 +45,24 @@ def run(name: str) -> Result:
         old.unlink(missing_ok=True)
     console.heading(name)
     shown: Dict[str, str] = {}
+    root = None
     try:
-        with console.step(Step("stand-ins")):
-            found = declared.read(chosen)
-            spec, variables, command = prepare.prepare(chosen, found, scratch, shown, log)
+        if emulated.is_needed(chosen):
+            with console.step(Step(f"a root for {emulated.family(chosen)}")):
+                root = emulated.root(chosen, declared.read(chosen), log)
+        else:
+            with console.step(Step("stand-ins")):
+                found = declared.read(chosen)
+                spec, variables, command = prepare.prepare(chosen, found, scratch, shown, log)
     except HvdError as error:
         console.error(error)
         outcome = result.NOT_SHOWN if isinstance(error, Lacking) else result.FAILED
         steps = [StepResult("stand-ins", outcome, 0.0, error.message)]
         return _result(chosen, chosen.specs[0], shown, steps, log)
+    if root:
+        done = emulated.run(chosen, root)
+        result.save(scratch / "result.json", done)
+        return done
     subprocess.run(command, env={**os.environ, **variables}, check=False)
     steps_file = scratch / "steps.json"
     if not steps_file.exists():

@@ -7,7 +7,6 @@ import pathlib
 import platform
 import re
 import shutil
-import sys
 from typing import Callable, Collection, Dict, Iterable, List, Mapping, Sequence, Tuple
 
 import archspec.cpu
@@ -86,18 +85,20 @@ def make(each: Declared, scratch: pathlib.Path, log: pathlib.Path) -> StandIn:
 
 def _gcc(each: Declared, directory: pathlib.Path) -> StandIn:
     """Scripts with the names that the site's files have, which start this machine's GCC."""
-    there = {}
-    for path in ("/usr/bin", "/usr/local/bin"):
-        for file in pathlib.Path(path).glob("g++-[0-9]*"):
-            there[Version(process.output(file, "-dumpfullversion"))] = file
+    directories = map(pathlib.Path, ("/usr/bin", "/usr/local/bin"))
+    numbered = [file.name for each in directories for file in each.glob("g++-[0-9]*")]
+    there = {
+        Version(process.output(name, "-dumpfullversion")): name[len("g++") :]
+        for name in ("g++", *numbered)
+        if shutil.which(name)
+    }
     if not there:
-        raise Lacking(f"{each}: this machine has no g++-N", "install one")
+        raise Lacking(f"{each}: this machine has no g++", "install one")
     version = nearest(each.version, there)
-    series = f"-{version.major}"
     places = {}
     for language, path in each.programs.items():
         name = _GCC[language]
-        program = shutil.which(f"{name}{series}") or shutil.which(name)
+        program = shutil.which(f"{name}{there[version]}") or shutil.which(name)
         if program is None:
             raise Lacking(f"{each}: {name} is not on PATH", "install it")
         parent, file = pathlib.PurePath(path).parent, pathlib.PurePath(path).name
@@ -145,7 +146,7 @@ def _mpi(each: Declared, directory: pathlib.Path, log: pathlib.Path) -> StandIn:
 
 def _cuda(each: Declared, directory: pathlib.Path, log: pathlib.Path) -> StandIn:
     series = ".".join(each.version.split(".")[:2])
-    _pip(sys.executable, directory, [f"{project}=={series}.*" for project in _CUDA], log)
+    _pip(machine.python(), directory, [f"{project}=={series}.*" for project in _CUDA], log)
     (toolkit,) = directory.glob(
         f"lib/python3*/site-packages/nvidia/cu{each.version.split('.')[0]}"
     )
@@ -239,7 +240,8 @@ def _wheels(project: str, version: str, python: str) -> List[Version]:
 
 def _fits(tag: Tag) -> bool:
     """Return whether a wheel with ``tag`` is for Linux on this machine's processor."""
-    return "linux" in tag.platform and tag.platform.endswith(platform.machine())
+    family = machine.foreign() or platform.machine()
+    return "linux" in tag.platform and tag.platform.endswith(family)
 
 
 def on_gpus(environment: Environment, found: Sequence[Declared]) -> bool:
@@ -253,17 +255,9 @@ def on_gpus(environment: Environment, found: Sequence[Declared]) -> bool:
 
 
 def target(environment: Environment) -> Tuple[str, str]:
-    """Return the environment's processor, and the nearest that this machine can be.
-
-    Raises:
-        Lacking: it belongs to another family.
-    """
+    """Return the environment's processor, and the nearest of its family that this machine is."""
     wanted = site_check.architecture(environment.specs[0])["target"]
     theirs, ours = archspec.cpu.TARGETS[wanted], archspec.cpu.TARGETS[machine.processor()]
-    if theirs.family != ours.family:
-        raise Lacking(
-            f"{environment.name} is for {theirs.family}", "rehearse it on such a machine"
-        )
     fits = [each for each in (theirs, *theirs.ancestors) if each <= ours]
     return wanted, max(fits, key=lambda each: len(each.ancestors)).name
 
@@ -295,7 +289,7 @@ def _wheel(
     if not fit:
         raise Lacking(f"{project} {wanted}: the Python index has no such series")
     version = nearest(wanted, fit)
-    _pip(sys.executable, directory, [f"{project}=={version}"], log)
+    _pip(machine.python(), directory, [f"{project}=={version}"], log)
     return directory, version
 
 

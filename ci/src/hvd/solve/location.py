@@ -70,7 +70,7 @@ def _provide_interpreter(log: pathlib.Path) -> None:
 
     def fill(directory: pathlib.Path) -> None:
         # with Debian's cffi
-        make = ["/usr/bin/python3", "-m", "venv", "--system-site-packages", directory]
+        make = [machine.python(), "-m", "venv", "--system-site-packages", directory]
         process.run(make, log=log)
         solver = directory / "solver.txt"
         # the lines from clingo's version to the last of its checksums

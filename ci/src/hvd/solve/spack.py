@@ -266,7 +266,9 @@ class Spack:
     def _setup_script(self) -> str:
         lines = ["# Made by ./hvd setup.  Source it: spack env activate then knows our names."]
         lines += [f"unset {' '.join(_FOREIGN)}"]
-        lines += [f"export {k}={shlex.quote(v)}" for k, v in self.variables().items()]
+        # Spack's script finds it itself, but in a batch job that QEMU emulates
+        variables = {"SPACK_ROOT": str(self.root), **self.variables()}
+        lines += [f"export {k}={shlex.quote(v)}" for k, v in variables.items()]
         script = self.root / "share" / "spack" / "setup-env.sh"
         return "\n".join([*lines, f". {shlex.quote(str(script))}", ""])
 
