@@ -49,8 +49,9 @@ def test_the_root_has_the_python_of_the_site(roots, tmp_path):
     assert set(roots) <= {each for each in pinned().debian if emulation.of(each)}
 
 
-def test_without_such_a_python_nothing_is_shown(roots, tmp_path):
-    chosen = environment.load("summit-hvd")
+@pytest.mark.parametrize("name", ["summit-hvd", "summit-ddl-hvd", "taurus-ml-hvd"])
+def test_without_such_a_python_nothing_is_shown(roots, tmp_path, name):
+    chosen = environment.load(name)
     with pytest.raises(stand_ins.Lacking, match="ppc64le in ci/versions.yaml has Python 3"):
         emulated.root(chosen, declared.read(chosen), tmp_path / "log")
     assert roots == ["bookworm-ppc64el"]

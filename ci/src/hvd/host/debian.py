@@ -49,9 +49,12 @@ def root(suite: str, log: pathlib.Path, options: Sequence[str] = ()) -> pathlib.
         for other in (_release(suite), emulation.QEMU):
             root(other, log, options)
     done = place.with_name(f"{suite}.stamp")
+    made_by = [pathlib.Path(emulation.__file__)] if foreign else []
+    digest = stamp.of(packages, *made_by)
+    # before the lock, which another command may have for a moment to find out the same
+    if stamp.matches(done, digest):
+        return place
     with lock.exclusive(place.with_name(f"{suite}.lock"), f"makes a root of {suite}"):
-        made_by = [pathlib.Path(emulation.__file__)] if foreign else []
-        digest = stamp.of(packages, *made_by)
         if stamp.matches(done, digest):
             return place
         mmdebstrap = program("mmdebstrap")

@@ -37,7 +37,7 @@ def root(environment: Environment, found: List[Declared], log: pathlib.Path) -> 
         Lacking: ``ci/versions.yaml`` has none.
         HvdError: it cannot be made.
     """
-    (python,) = (each.version for each in found if each.package == "python")
+    python = next(each.version for each in found if each.package == "python")
     series = ".".join(python.split(".")[:2])
     for suite in pinned().debian:
         architecture = emulation.of(suite)

@@ -39,6 +39,12 @@ _WHY = 400
 #: Slurm's plugin for the processes of an MPI.
 _PMI = {"openmpi": "pmix", "cray-mpich": "pmi2", "mpich": "pmi2"}
 _PROGRAM = paths.PACKAGES / "py_horovod" / "test" / "allreduce.py"
+#: QEMU 10 fails to set the receive timeout of Open MPI 5's own TCP; libfabric's has none.
+_EMULATED = {
+    "OMPI_MCA_pml": "cm",
+    "OMPI_MCA_mtl": "ofi",
+    "OMPI_MCA_mtl_ofi_provider_include": "tcp",
+}
 #: How Slurm's options for GPUs begin, for sed.
 _GPUS = "(gpu|gres|mem-per-gpu)"
 #: As at a terminal: before 0.25, horovodrun loses what it has not flushed.
@@ -232,6 +238,7 @@ class Rehearsal:
             f"sbatch --parsable {job}",
             PATH=path,
             **self.job_variables,
+            **(_EMULATED if machine.foreign() else {}),
         )
         found = slurm.ended(said.strip().splitlines()[-1], _JOB)
         printed = output.read_text() if output.exists() else ""

@@ -130,6 +130,7 @@ def _places(
     if machine.foreign():
         name = machine.describe().get("root", "a root")
         shown[machine.foreign()] = f"QEMU, in {name}; compilers and ./hvd run natively"
+        shown["Open MPI's network"] = "TCP by libfabric, as QEMU cannot do that of Open MPI itself"
     release = _os_release(system, scratch / "os-release")
     return {**places, "/etc/hosts": hosts, "/etc/os-release": release}
 
