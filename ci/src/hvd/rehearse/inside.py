@@ -39,7 +39,8 @@ _WHY = 400
 #: Slurm's plugin for the processes of an MPI.
 _PMI = {"openmpi": "pmix", "cray-mpich": "pmi2", "mpich": "pmi2"}
 _PROGRAM = paths.PACKAGES / "py_horovod" / "test" / "allreduce.py"
-#: QEMU 10 fails to set the receive timeout of Open MPI 5's own TCP; libfabric's has none.
+#: Under QEMU 10, setsockopt(SO_RCVTIMEO) fails, and the TCP of Open MPI 5 hangs; libfabric does
+#: not use it.
 _EMULATED = {
     "OMPI_MCA_pml": "cm",
     "OMPI_MCA_mtl": "ofi",
