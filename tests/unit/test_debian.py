@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from hvd.core import paths
+from hvd.core import lock, paths
 from hvd.core.errors import HvdError
 from hvd.host import debian
 from hvd.model.versions import pinned
@@ -41,6 +41,15 @@ def test_a_root_has_the_packages_of_versions_yaml_and_is_made_once(programs, tmp
     (place.with_name("trixie.stamp")).unlink()
     debian.root("trixie", tmp_path / "log")
     assert len(programs) == 2
+
+
+def test_a_finished_root_is_there_while_another_command_has_its_lock(programs, tmp_path):
+    place = debian.root("trixie", tmp_path / "log")
+    with lock.exclusive(place.with_name("trixie.lock"), "makes a root of trixie"):
+        assert debian.root("trixie", tmp_path / "log") == place
+        place.with_name("trixie.stamp").unlink()
+        with pytest.raises(HvdError, match="makes a root of trixie"):
+            debian.root("trixie", tmp_path / "log")
 
 
 def test_a_root_takes_packages_of_another_release_as_well(programs, tmp_path):
