@@ -276,7 +276,7 @@ def test_tcl_modules_in_lmod_where_no_tcl_is_installed(tool, root) -> None:
     command = [*namespace.words(dict.fromkeys(installed)), "--", "bash", "--norc", "-c"]
     shell = f"{tool.init}; module use {root}/tcl {root.parent}/site; module load horovod"
     done = subprocess.run(
-        [*command, f"{shell} && echo $BASE; ls {' '.join(installed)}"],
+        [*command, f"{shell} && echo $BASE; ls /nonexistent {' '.join(installed)}"],
         capture_output=True,
         text=True,
     )

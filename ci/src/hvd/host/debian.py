@@ -144,9 +144,10 @@ def run(place: pathlib.Path, command: Sequence[str], binds: Sequence[str]) -> in
         words += ["--ro-bind", path, path]
     for path in (str(paths.ROOT), str(paths.cache())):
         words += ["--bind", path, path]
-    for name, own in ((".venv", state(place).with_name(".venv")), (".hvd", state(place))):
-        own.mkdir(parents=True, exist_ok=True)
-        words += ["--bind", str(own), str(paths.ROOT / name)]
+    own = state(place).parent
+    for name in (".venv", ".hvd"):
+        (own / name).mkdir(parents=True, exist_ok=True)
+        words += ["--bind", str(own / name), str(paths.ROOT / name)]
     # the caller's is for this system
     words += ["--unsetenv", "HVD_STATE"]
     return subprocess.call([*words, "--chdir", os.getcwd(), "--", *command])

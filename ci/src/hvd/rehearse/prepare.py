@@ -21,9 +21,9 @@ from hvd.model import environment as environments
 from hvd.model import site as sites
 from hvd.model.environment import Environment
 from hvd.model.versions import pinned
-from hvd.rehearse import inside, module_tools, namespace, stand_ins
+from hvd.rehearse import module_tools, namespace, stand_ins
 from hvd.rehearse.declared import Declared
-from hvd.rehearse.inside import Plan
+from hvd.rehearse.inside import Plan, ibrun
 from hvd.rehearse.stand_ins import StandIn
 from hvd.solve import repo_index, site_check
 
@@ -104,7 +104,7 @@ def _show_launchers(chosen: Environment, mpi: str, shown: Dict[str, str]) -> Non
     if partition.pin:
         shown["taskset, numactl"] = "scripts that start the program on any core"
     if site.launcher == "ibrun":
-        shown["ibrun"] = f"a script that starts {inside.ibrun(mpi).split()[0]}"
+        shown["ibrun"] = f"a script that starts {ibrun(mpi).split()[0]}"
     shown["py-cffi, py-pyyaml"] = "wheels, which ./hvd externals declares"
 
 
