@@ -81,7 +81,6 @@ def test_rocm_is_that_of_hipcc(tmp_path, monkeypatch):
 
 
 def test_the_compiler_of_rocm_may_be_elsewhere(tmp_path, monkeypatch):
-    """Debian 13's hipcc says /usr/bin, where there is none."""
     prefix = hipcc(tmp_path / "usr", directory="bin")
     monkeypatch.setenv("PATH", f"{prefix}/bin:/usr/bin:/bin")
     with pytest.raises(HvdError, match="usr/bin/clang") as error:
@@ -89,6 +88,17 @@ def test_the_compiler_of_rocm_may_be_elsewhere(tmp_path, monkeypatch):
     assert "HIPCXX" in error.value.remedy
     monkeypatch.setenv("HIPCXX", str(prefix / "lib/llvm/bin/clang++"))
     assert accelerators.rocm()["llvm-amdgpu"].prefix == prefix / "lib" / "llvm"
+
+
+def test_a_compiler_of_rocm_whose_name_has_a_version_is_found(tmp_path, monkeypatch):
+    """Debian 13's hipcc says /usr/bin, which has clang++-17 and no clang++."""
+    prefix = hipcc(tmp_path / "usr", directory="bin")
+    monkeypatch.setenv("PATH", f"{prefix}/bin:/usr/bin:/bin")
+    for version in ("20", "21"):
+        real = touch(prefix / f"lib/llvm-{version}/bin/clang-{version}")
+        real.with_name("clang++").symlink_to(real.name)
+        (prefix / "bin" / f"clang++-{version}").symlink_to(real.with_name("clang++"))
+    assert accelerators.rocm()["llvm-amdgpu"].prefix == prefix / "lib" / "llvm-20"
 
 
 def test_what_is_not_there_is_named(tmp_path, monkeypatch):

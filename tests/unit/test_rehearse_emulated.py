@@ -10,7 +10,16 @@ from hvd.core.errors import HvdError
 from hvd.host import debian, emulation, machine
 from hvd.model import environment
 from hvd.model.versions import pinned
-from hvd.rehearse import cluster, declared, emulated, inside, module_tools, result, stand_ins
+from hvd.rehearse import (
+    cluster,
+    declared,
+    emulated,
+    inside,
+    module_tools,
+    rehearsal,
+    result,
+    stand_ins,
+)
 
 JUPITER = "jupiter-hvd"
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="for x86_64 it emulates")
@@ -55,6 +64,27 @@ def test_without_such_a_python_nothing_is_shown(roots, tmp_path, name):
     with pytest.raises(stand_ins.Lacking, match="ppc64le in ci/versions.yaml has Python 3"):
         emulated.root(chosen, declared.read(chosen), tmp_path / "log")
     assert roots == ["bookworm-ppc64el"]
+
+
+def test_what_has_no_stand_in_is_skipped_and_has_not_failed(roots, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(rehearsal, "directory", lambda name: tmp_path / name)
+    done = rehearsal.run("taurus-ml-hvd")
+    assert result.counts(done) == (0, 0, 1)
+    out, err = capsys.readouterr()
+    (line,) = [each for each in out.splitlines() if "a root for ppc64le" in each]
+    assert "skipped  no root for ppc64le in ci/versions.yaml has Python 3" in line
+    assert not err
+
+
+def test_a_root_that_cannot_be_made_is_a_failure(tmp_path, monkeypatch, capsys):
+    def fail(*_):
+        raise HvdError("mmdebstrap failed")
+
+    monkeypatch.setattr(rehearsal, "directory", lambda name: tmp_path / name)
+    monkeypatch.setattr(debian, "root", fail)
+    assert result.counts(rehearsal.run("taurus-ml-hvd")) == (0, 1, 0)
+    out, err = capsys.readouterr()
+    assert "failed" in out and "mmdebstrap failed" in err
 
 
 def test_it_runs_in_the_root_with_what_runs_natively_there(tmp_path, monkeypatch):

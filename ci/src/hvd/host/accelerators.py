@@ -88,11 +88,15 @@ def rocm() -> Dict[str, Library]:
         )
     said = process.output(hipcc, "--version")
     version = re.search(r"HIP version: (\d+\.\d+)", said)
-    clang = re.search(r"^InstalledDir: (.*)$", said, re.MULTILINE)
+    clang = re.search(r"clang version (\d+)(?:.*\n)+InstalledDir: (.*)", said)
     if not version or not clang:
         raise HvdError(f"{hipcc} --version does not name HIP and its Clang", "reinstall ROCm")
     prefix = pathlib.Path(hipcc).parent.parent
-    cxx = pathlib.Path(os.environ.get("HIPCXX") or pathlib.Path(clang[1], "clang++"))
+    cxx = pathlib.Path(os.environ.get("HIPCXX") or pathlib.Path(clang[2], "clang++"))
+    numbered = cxx.with_name(f"clang++-{clang[1]}")
+    if not cxx.exists() and numbered.exists():
+        # Debian's, a link into the prefix of its LLVM
+        cxx = numbered.resolve().with_name("clang++")
     for needed, remedy in (
         (cxx, "set HIPCXX to the clang++ of ROCm"),
         (prefix / "include" / "rccl" / "rccl.h", "install RCCL beside HIP"),

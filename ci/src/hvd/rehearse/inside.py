@@ -303,7 +303,8 @@ class Rehearsal:
         os.environ.update({k: v for k, _, v in variables if k.startswith(("LMOD_", "MODULE"))})
         # over a socket that is a file, not over TCP, where others could listen
         manager = KernelManager(kernel_name="rehearsed", transport="ipc")
-        manager.start_kernel()
+        with open(self.log, "a") as sink:
+            manager.start_kernel(stdout=sink, stderr=sink)
         client = manager.blocking_client()
         client.start_channels()
         try:

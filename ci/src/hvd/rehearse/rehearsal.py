@@ -46,18 +46,23 @@ def run(name: str) -> Result:
     console.heading(name)
     shown: Dict[str, str] = {}
     root = None
+    first = Step("stand-ins")
     try:
-        if emulated.is_needed(chosen):
-            with console.step(Step(f"a root for {emulated.family(chosen)}")):
-                root = emulated.root(chosen, declared.read(chosen), log)
-        else:
-            with console.step(Step("stand-ins")):
+        with console.step(first):
+            try:
                 found = declared.read(chosen)
-                spec, variables, command = prepare.prepare(chosen, found, scratch, shown, log)
+                if emulated.is_needed(chosen):
+                    first.name = f"a root for {emulated.family(chosen)}"
+                    root = emulated.root(chosen, found, log)
+                else:
+                    spec, variables, command = prepare.prepare(chosen, found, scratch, shown, log)
+            except Lacking as error:
+                first.skipped(error.message)
+                steps = [StepResult("stand-ins", result.NOT_SHOWN, 0.0, error.message)]
+                return _result(chosen, chosen.specs[0], shown, steps, log)
     except HvdError as error:
         console.error(error)
-        outcome = result.NOT_SHOWN if isinstance(error, Lacking) else result.FAILED
-        steps = [StepResult("stand-ins", outcome, 0.0, error.message)]
+        steps = [StepResult("stand-ins", result.FAILED, 0.0, error.message)]
         return _result(chosen, chosen.specs[0], shown, steps, log)
     if root:
         done = emulated.run(chosen, root)
