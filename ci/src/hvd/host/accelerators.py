@@ -92,11 +92,12 @@ def rocm() -> Dict[str, Library]:
     if not version or not clang:
         raise HvdError(f"{hipcc} --version does not name HIP and its Clang", "reinstall ROCm")
     prefix = pathlib.Path(hipcc).parent.parent
-    cxx = pathlib.Path(os.environ.get("HIPCXX") or pathlib.Path(clang[2], "clang++"))
-    numbered = cxx.with_name(f"clang++-{clang[1]}")
-    if not cxx.exists() and numbered.exists():
+    directory = pathlib.Path(clang[2])
+    numbered = directory / f"clang++-{clang[1]}"
+    if numbered.exists():
         # Debian's, a link into the prefix of its LLVM
-        cxx = numbered.resolve().with_name("clang++")
+        directory = numbered.resolve().parent
+    cxx = pathlib.Path(os.environ.get("HIPCXX") or directory / "clang++")
     for needed, remedy in (
         (cxx, "set HIPCXX to the clang++ of ROCm"),
         (prefix / "include" / "rccl" / "rccl.h", "install RCCL beside HIP"),
