@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import subprocess
 import sys
+import types
 
 import pytest
 
 from hvd.core import lock
 from hvd.core.errors import HvdError
-from hvd.matrix import attempt, definition, runner
+from hvd.matrix import attempt, definition, runner, toolchain
 from hvd.matrix.attempt import Options
 from hvd.matrix.needs import Needs
 from hvd.matrix.plan import Planned
@@ -25,6 +27,7 @@ CELL = made.cell()
 @pytest.fixture
 def state(tmp_path, monkeypatch):
     monkeypatch.setenv("HVD_STATE", str(tmp_path))
+    monkeypatch.setattr(toolchain, "ROOM", 0)
     return tmp_path
 
 
@@ -71,6 +74,50 @@ def test_an_internal_error_is_raised_after_the_other_cells(state, kept, monkeypa
         runner.run(needs, cells, Options())
     assert [each.cell.python for each in kept] == ["3.11"] and log.name in caught.value.remedy
     assert "ValueError: too many values" in log.read_text()
+
+
+@pytest.fixture
+def full(state, monkeypatch):
+    """A disk with room for four virtual environments, of which a cell needs one."""
+    venvs = state / "matrix" / "venvs"
+    for age, name in enumerate(("new", "older", "oldest")):
+        (venvs / name).mkdir(parents=True)
+        os.utime(venvs / name, (0, 1000 - age))
+
+    def disk_usage(path):
+        return types.SimpleNamespace(free=4 - len(list(venvs.iterdir())))
+
+    monkeypatch.setattr(shutil, "disk_usage", disk_usage)
+    return venvs
+
+
+@pytest.mark.parametrize(
+    ("room", "left"), [(1, {"new", "older", "oldest"}), (2, {"new", "older"}), (3, {"new"})]
+)
+def test_what_was_used_least_recently_makes_room(full, monkeypatch, room, left):
+    monkeypatch.setattr(toolchain, "ROOM", room)
+    toolchain.make_room()
+    assert {path.name for path in full.iterdir()} == left
+
+
+def test_a_virtual_environment_that_is_used_again_is_the_last_to_go(state, monkeypatch):
+    monkeypatch.setattr(toolchain.stamp, "matches", lambda *_: True)
+    monkeypatch.setattr(toolchain.framework, "version", lambda python: "3.11")
+    monkeypatch.setattr(toolchain.stamp, "of", lambda *_: "0123456789")
+    directory = state / "matrix" / "venvs" / "mpich-4-01234567"
+    directory.mkdir(parents=True)
+    os.utime(directory, (0, 1000))
+    assert toolchain.venv("mpich-4", sys.executable, ["mpich"], state / "log") == directory
+    assert directory.stat().st_mtime > 1000
+
+
+def test_a_full_disk_ends_the_run_and_spoils_no_result(full, kept, monkeypatch):
+    monkeypatch.setattr(toolchain, "ROOM", 5)
+    refused = Planned(made.cell(horovod="0.24.3"), "refused", "too new")
+    with pytest.raises(HvdError, match="free in .*matrix") as caught:
+        runner.run(needs, [refused, Planned(CELL)], Options())
+    assert "HVD_STATE" in caught.value.remedy
+    assert [each.result for each in kept] == ["refused"]
 
 
 def test_what_a_killed_matrix_left_running_is_ended(state):

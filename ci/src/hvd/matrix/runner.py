@@ -44,7 +44,7 @@ def run(needs: Needs, planned: Sequence[Planned], options: Options) -> List[Resu
     """Try the cells and keep every result, whatever happens to one of them.
 
     Raises:
-        HvdError: after all others, if an internal error ended a cell.
+        HvdError: the disk is full; or, after all cells, an internal error ended one.
     """
     process.adopt_orphans()
     results: List[Result] = []
@@ -60,6 +60,8 @@ def run(needs: Needs, planned: Sequence[Planned], options: Options) -> List[Resu
             bar = progress.add_task("", total=len(planned))
             for each in planned:
                 progress.update(bar, description=each.cell.id)
+                if each.action == "try":
+                    toolchain.make_room()
                 try:
                     made = attempt.run(needs, each, options)
                     result.save(made)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import shutil
 from typing import Dict, List, Optional, Sequence
 
 from packaging.utils import canonicalize_name
 
 from hvd.core import paths, process, stamp
+from hvd.core.errors import HvdError
 from hvd.host import framework, mpi
 from hvd.host.mpi import Mpi
 from hvd.matrix.definition import PIP, SYSTEM, Cell
@@ -19,11 +21,30 @@ from hvd.matrix.here import Here
 _FOREIGN = ("CC", "CXX", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "OPAL_PREFIX", "I_MPI_ROOT")
 #: Seconds for pip; a framework may be gigabytes.
 _TIMEOUT = 3600
+#: Bytes that must be free before a cell: a framework, its download, and a build.
+ROOM = 8 * 2**30
 
 
 def state() -> pathlib.Path:
     """Return the directory of everything of the matrix but its results."""
     return paths.state() / "matrix"
+
+
+def make_room() -> None:
+    """Remove virtual environments, the least recently used first, until a cell has room.
+
+    Raises:
+        HvdError: there is too little even without them.
+    """
+    venvs = sorted((state() / "venvs").glob("*"), key=lambda path: path.stat().st_mtime)
+    while (free := shutil.disk_usage(state()).free) < ROOM:
+        if not venvs:
+            raise HvdError(
+                f"only {free / 2**30:.1f} GiB are free in {paths.shorten(state())}; a cell may "
+                f"need {ROOM / 2**30:.0f} GiB",
+                "make room, or set HVD_STATE to a directory with more; then go on with --resume",
+            )
+        stamp.clear(venvs.pop(0))
 
 
 def venv(
@@ -50,6 +71,7 @@ def venv(
     digest = stamp.of(list(requirements), python, framework.version(python), pip, options)
     directory = state() / "venvs" / f"{name}-{digest[:8]}"
     if stamp.matches(directory / "stamp", digest):
+        os.utime(directory)  # see make_room()
         return directory
     stamp.clear(directory)
     process.run([python, "-m", "venv", *options, directory], log=log, timeout=_TIMEOUT)
