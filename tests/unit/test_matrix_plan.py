@@ -99,6 +99,14 @@ def test_a_missing_interpreter_is_one_skip_with_its_reason():
     assert len(must) <= len(missing) <= len(must) + len(matrix.blocks)
 
 
+def test_what_was_tried_on_another_machine_is_skipped_here():
+    elsewhere = [cell(compiler="gcc-14"), cell(compiler="gcc-14", engine="spack-1.2")]
+    gone = cell(framework="pytorch-0.4")
+    planned = plan.plan(needs, [*elsewhere, gone])
+    found = [each for each in planned if each.cell in (*elsewhere, gone)]
+    assert found == [Planned(each, "skipped", "g++-14 is not on PATH") for each in elsewhere]
+
+
 def test_a_cell_that_cannot_exist_is_an_error_that_names_the_line():
     part = {"framework": "tensorflow-1.15", "python": "3.13"}
     with pytest.raises(HvdError, match="key 'must:0'"):
@@ -134,6 +142,12 @@ def test_a_result_is_stale_when_something_in_it_changes(monkeypatch):
     assert needs.inputs(cell()) == one
     monkeypatch.setattr(needs_module, "horovod", lambda: without("cxx-standard.patch"))
     assert needs.inputs(cell()) != one
+
+
+def test_another_machines_result_is_compared_with_what_was_built_there():
+    other = Needs(matrix, dataclasses.replace(HERE, compiler=("gcc", "14.2.0")))
+    assert needs.inputs(cell()) != other.inputs(cell())
+    assert needs.inputs(cell(), other.concrete(cell().values)) == other.inputs(cell())
 
 
 def test_spark_needs_java():

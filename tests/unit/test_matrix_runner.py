@@ -100,19 +100,6 @@ def test_what_was_used_least_recently_makes_room(full, monkeypatch, room, left):
     assert {path.name for path in full.iterdir()} == left
 
 
-def test_half_of_a_virtual_environment_does_not_pass_for_a_whole_one(full, monkeypatch):
-    def killed(directory):
-        raise KeyboardInterrupt
-
-    (full / "oldest" / "stamp").write_text("made from this")
-    os.utime(full / "oldest", (0, 0))
-    monkeypatch.setattr(toolchain, "ROOM", 2)
-    monkeypatch.setattr(toolchain.stamp, "clear", killed)
-    with pytest.raises(KeyboardInterrupt):
-        toolchain.make_room()
-    assert not list((full / "oldest").iterdir())
-
-
 def test_a_virtual_environment_that_is_used_again_is_the_last_to_go(state, monkeypatch):
     monkeypatch.setattr(toolchain.stamp, "matches", lambda *_: True)
     monkeypatch.setattr(toolchain.framework, "version", lambda python: "3.11")

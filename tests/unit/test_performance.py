@@ -220,9 +220,14 @@ def test_a_call_takes_as_long_as_on_its_slowest_rank_and_rounds_count_together(t
     for out, ranks in zip(outs, rounds):
         out.mkdir()
         for rank, seconds in enumerate(ranks):
-            record = {"cores": 2 - rank, "calls": [{**what, "seconds": seconds}]}
+            calls = [{**what, "seconds": seconds}]
+            if out is outs[0]:
+                # the other round has one size only
+                calls.append({**what, "bytes": 8, "seconds": [4.0, 4.0]})
+            record = {"cores": 2 - rank, "calls": calls}
             (out / f"rank-{rank}.json").write_text(json.dumps(record))
-    (row,) = collectives.rows("ours", outs, 2)
+    row, other = collectives.rows("ours", outs, 2)
+    assert (other.bytes, other.calls, other.median) == (8, 2, 4.0)
     assert (row.name, row.operation, row.ranks, row.calls) == ("ours", "alltoall", 2, 3)
     assert (row.minimum, row.median, row.maximum) == (2.0, 2.5, 3.0)
     assert row.bus_bandwidth == pytest.approx(4 / 2.5 / 2)

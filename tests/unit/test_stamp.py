@@ -1,5 +1,9 @@
 """stamp: what is half made is not taken for whole."""
 
+import shutil
+
+import pytest
+
 from hvd.core import stamp
 
 
@@ -10,6 +14,17 @@ def test_no_stamp_or_another_one_means_do_it_again(tmp_path):
     stamp.put(file, digest)
     assert stamp.matches(file, digest)
     assert not stamp.matches(file, stamp.of("torch==2.12.0"))
+
+
+def test_what_is_half_removed_has_no_stamp(tmp_path, monkeypatch):
+    def killed(directory):
+        raise KeyboardInterrupt
+
+    stamp.put(tmp_path / "stamp", stamp.of("torch==2.13.0"))
+    monkeypatch.setattr(shutil, "rmtree", killed)
+    with pytest.raises(KeyboardInterrupt):
+        stamp.clear(tmp_path)
+    assert not stamp.matches(tmp_path / "stamp", stamp.of("torch==2.13.0"))
 
 
 def test_contents_and_names_of_files_count(tmp_path):

@@ -68,7 +68,7 @@ def matrix(
         if runner.current(needs, each.cell, earlier.get(each.cell.id), options)
     ]
     if listed:
-        _list(cells, held, earlier)
+        _list(needs, cells, held, earlier)
         return
     todo = [each for each in cells if not (resume and each in held)]
     _announce(todo, len(cells) - len(todo), needs.here, list(earlier.values()))
@@ -81,15 +81,24 @@ def matrix(
 
 
 def _list(
-    cells: Sequence[Planned], held: Sequence[Planned], earlier: Mapping[str, Result]
+    needs: Needs,
+    cells: Sequence[Planned],
+    held: Sequence[Planned],
+    earlier: Mapping[str, Result],
 ) -> None:
     for each in cells:
         before = earlier.get(each.cell.id)
         known = before.result if before else "not tried"
-        if before and before.tried and each not in held:
-            known += ", stale"
-        text = f"{each.cell.id}: {known if each.action == 'try' else each.action}"
-        console.out.print(f"{text}  {each.reason}".rstrip(), markup=False)
+        if before and before.tried:
+            current = each in held
+            if each.action != "try":
+                digests = needs.inputs(each.cell), needs.inputs(each.cell, before.spec)
+                current = before.inputs in digests
+                known = f"{each.action}; last result {known}"
+            known += "" if current else ", stale"
+        elif each.action != "try":
+            known = each.action
+        console.out.print(f"{each.cell.id}: {known}  {each.reason}".rstrip(), markup=False)
 
 
 def _announce(

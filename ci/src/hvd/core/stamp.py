@@ -42,8 +42,12 @@ def put(stamp: pathlib.Path, digest: str) -> None:
 
 
 def clear(directory: pathlib.Path) -> None:
-    """Remove ``directory`` and all in it, if it is there."""
+    """Remove ``directory`` and all in it, if it is there.
+
+    Its ``stamp`` goes first, so that half of it does not pass for the whole if this is killed.
+    """
     if directory.exists():
+        (directory / "stamp").unlink(missing_ok=True)
         shutil.rmtree(directory)
 
 

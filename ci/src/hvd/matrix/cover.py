@@ -29,7 +29,7 @@ def covering(
     """
     if not all(axes.values()):
         return [], []
-    given = [row for row in given if _within(row, axes)]
+    given = [row for row in given if within(row, axes)]
     # allpairspy asks for at least two axes, and an axis with one value has nothing to choose
     free = {axis: values for axis, values in axes.items() if len(values) > 1}
     fixed = {axis: values[0] for axis, values in axes.items() if len(values) == 1}
@@ -55,11 +55,11 @@ def adding(
     axes: Axes, possible: Possible, given: Sequence[Values], others: Sequence[Values]
 ) -> List[Values]:
     """Return those of ``others`` that have a pair which no earlier one and no given one has."""
-    have = {pair for row in given if _within(row, axes) for pair in pairs(row)}
+    have = {pair for row in given if within(row, axes) for pair in pairs(row)}
     found = []
     for row in others:
         new = set(pairs(row)) - have
-        if new and _within(row, axes) and possible(row):
+        if new and within(row, axes) and possible(row):
             found.append(row)
             have |= new
     return found
@@ -80,6 +80,11 @@ def all_pairs(axes: Axes) -> Iterator[Pair]:
     for one, other in itertools.combinations(sorted(axes), 2):
         for value, another in itertools.product(axes[one], axes[other]):
             yield (one, value), (other, another)
+
+
+def within(row: Mapping[str, str], axes: Axes) -> bool:
+    """Return whether each of ``axes`` has the value of ``row``."""
+    return all(row[axis] in values for axis, values in axes.items())
 
 
 def _rest(
@@ -117,7 +122,3 @@ def _completions(
         return
     for value in axes[rest[0]]:
         yield from _completions(axes, possible, part, {**begun, rest[0]: value})
-
-
-def _within(row: Mapping[str, str], axes: Axes) -> bool:
-    return all(row[axis] in values for axis, values in axes.items())

@@ -198,10 +198,14 @@ class Needs:
             words.append(f"^cmake@{_exact(cmake.requirement)}")
         return words
 
-    def inputs(self, cell: Cell) -> str:
-        """Return a digest of what is built and run: a result with another one is stale."""
+    def inputs(self, cell: Cell, spec: str = "") -> str:
+        """Return a digest of what is built and run: a result with another one is stale.
+
+        Args:
+            spec: what another machine built; its compiler and MPI are not those of this one.
+        """
         py_horovod = horovod()
-        asked = py_horovod.complete(specs.parse(self.concrete(cell.values)))
+        asked = py_horovod.complete(specs.parse(spec or self.concrete(cell.values)))
         pair = [] if cell.engine == PIP else [dataclasses.asdict(pinned().pair(cell.engine))]
         return stamp.of(
             py_horovod.versions().get(cell.horovod, ""),

@@ -29,7 +29,8 @@ def plan(needs: Needs, earlier: Sequence[Cell] = ()) -> List[Planned]:
     One cell stands for each reason of the recipe, and one for each thing that this machine lacks.
 
     Cells that were tried ``earlier`` come before others that would do, so that a new value, or a
-    new bound of the recipe, adds cells instead of exchanging them all.
+    new bound of the recipe, adds cells instead of exchanging them all.  Those that were tried on
+    another machine and cannot be tried here are skipped.
 
     Raises:
         HvdError: ``must`` asks for a cell that cannot exist.
@@ -48,6 +49,10 @@ def plan(needs: Needs, earlier: Sequence[Cell] = ()) -> List[Planned]:
         tried = [each.cell.values for each in found.values() if each.action == "try"]
         for planned in _block(needs, axes, tried, before):
             found.setdefault(planned.cell, planned)
+    for cell in earlier:
+        known = cover.within(cell.values, needs.matrix.axes) and needs.allowed(cell.values)
+        if known and (reason := needs.lacks(cell.values)):
+            found.setdefault(cell, Planned(cell, "skipped", reason))
     return list(found.values())
 
 

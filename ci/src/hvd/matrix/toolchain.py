@@ -44,10 +44,7 @@ def make_room() -> None:
                 f"need {ROOM / 2**30:.0f} GiB",
                 "make room, or set HVD_STATE to a directory with more; then go on with --resume",
             )
-        oldest = venvs.pop(0)
-        # first: half of one must not pass for a whole one
-        (oldest / "stamp").unlink(missing_ok=True)
-        stamp.clear(oldest)
+        stamp.clear(venvs.pop(0))
 
 
 def venv(
