@@ -39,6 +39,15 @@ def includes(tree: pathlib.Path) -> List[str]:
     return [f"-I{directory}" for directory in directories]
 
 
+def program(tree: pathlib.Path, folder: pathlib.Path, text: str, *sources: object) -> pathlib.Path:
+    """Compile and link a program with sources of a tree; headers in ``folder`` come first."""
+    (folder / "main.cc").write_text(text)
+    command = ["c++", "-std=c++17", "-w", f"-I{folder}", *includes(tree)]
+    command += [folder / "main.cc", *sources, "-o", folder / "main", "-pthread"]
+    run(command, cwd=tree)
+    return folder / "main"
+
+
 def errors(tree: pathlib.Path, sources: Iterable[str], *options: str) -> Dict[str, str]:
     """The compiler's first error in each of ``sources``, which are relative to ``tree``."""
     command = ["c++", "-fsyntax-only", "-w", "-pthread", "-DEIGEN_MPL2_ONLY=1", *options]

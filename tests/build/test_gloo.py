@@ -171,22 +171,13 @@ STORE_SOURCES = (
 )
 
 
-def compiled(tree, folder, program, *sources):
-    """Compile and link a program with sources of a tree."""
-    (folder / "main.cc").write_text(program)
-    command = ["c++", "-std=c++17", "-w", f"-I{folder}", *compiling.includes(tree)]
-    command += [folder / "main.cc", *sources, "-o", folder / "main", "-pthread"]
-    run(command, cwd=tree)
-    return folder / "main"
-
-
 @pytest.mark.parametrize("version", ["0.26.0", "0.28.1"])
 def test_little_data_is_allreduced_in_the_fewest_messages(horovod_tree, tmp_path, version):
     (tmp_path / "gloo").mkdir()
     (tmp_path / "gloo" / "allreduce.h").write_text(GLOO)
     for name in ("context", "types"):
         (tmp_path / "gloo" / f"{name}.h").write_text('#include "gloo/allreduce.h"\n')
-    program = compiled(horovod_tree(version, "+gloo"), tmp_path, ALLREDUCE)
+    program = compiling.program(horovod_tree(version, "+gloo"), tmp_path, ALLREDUCE)
     found = [int(word) for word in run([program]).split()]
     # with a partner beyond the last power of two, one more
     wanted = [0, 1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4, 4, 4, 5]
@@ -211,7 +202,7 @@ def test_an_address_is_asked_for_once(horovod_tree, tmp_path, version):
             pass
 
     tree = horovod_tree(version, "+gloo")
-    program = compiled(tree, tmp_path, STORE, *STORE_SOURCES)
+    program = compiling.program(tree, tmp_path, STORE, *STORE_SOURCES)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         run([program, server.server_port])
