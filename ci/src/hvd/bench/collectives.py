@@ -35,8 +35,8 @@ _PARTS = {"horovod": _ALL, "peer": _ALL, "released": ("allreduce", "training")}
 _PARTS_OF_MORE = {"horovod": ("allreduce",), "peer": ("allreduce",)}
 #: How often the methods take turns: the speed of a machine changes within minutes.
 ROUNDS = 3
-#: The same for allreduces on free cores, which the goals are of: from 4 MiB on, the same library
-#: takes a tenth more or less in another process.
+#: The same for allreduces on free cores, which the goals are about: two processes of one library
+#: differ by up to a fifth.
 ROUNDS_OF_ALLREDUCE = 9
 #: Seconds that one launch may take.
 _TIMEOUT = 1200.0
