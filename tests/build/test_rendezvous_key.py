@@ -7,14 +7,12 @@ that nobody else sees it, test_cve_2026_31234.py and test_elastic.py say.
 import hashlib
 import hmac
 import os
-import pathlib
 import subprocess
 
 import pytest
 
 from tests import compiling, needs
 from tests.build.security import sources
-from tests.checkout import run
 
 pytestmark = needs.programs("c++")
 
@@ -36,18 +34,11 @@ int main(int, char** argv) {
 """
 
 
-def compiled(tree: pathlib.Path, program: pathlib.Path, *sources: object) -> pathlib.Path:
-    """Compile and link ``sources`` to ``program``."""
-    command = ["c++", "-std=c++17", "-w", *compiling.includes(tree), *sources]
-    run([*command, "-o", program, "-lpthread"], cwd=tree)
-    return program
-
-
 # the first version, the last, and one of each http_store.cc
 @pytest.mark.parametrize("version", ["0.20.0", "0.22.1", "0.28.1"])
 def test_who_has_no_key_is_refused(secured, version, tmp_path):
     tree = secured(version)
-    program = compiled(tree, tmp_path / "store", sources.HERE / "store.cc", *SOURCES)
+    program = compiling.program(tree, tmp_path, (sources.HERE / "store.cc").read_text(), *SOURCES)
     refused = [403, 403, 403]
     assert sources.outcome(sources.run(tree, "rendezvous.py", program)) == {
         "signed": [200, 200],
@@ -67,9 +58,7 @@ def test_who_has_no_key_is_refused(secured, version, tmp_path):
 
 
 def test_the_digest_is_hmac_sha256(secured, tmp_path):
-    source = tmp_path / "digest.cc"
-    source.write_text(DIGEST)
-    program = compiled(secured("0.28.1"), tmp_path / "digest", source)
+    program = compiling.program(secured("0.28.1"), tmp_path, DIGEST)
     # where its padding takes another block, and keys of more than a block
     for length in (0, 1, 55, 56, 63, 64, 65, 119, 120, 100_000):
         for key in (b"", os.urandom(32), os.urandom(64), os.urandom(65)):
