@@ -60,14 +60,15 @@ def test_orphans_of_a_killed_owner_are_ended(holder):
 def test_it_is_free_again_afterwards(tmp_path):
     for _ in range(2):
         with lock.exclusive(tmp_path / "lock"):
-            assert os.environ[lock.MARK] == f"{os.getpid()}:{tmp_path / 'lock'}"
+            assert os.environ[lock.MARK] == lock.mark(os.getpid(), tmp_path / "lock")
     assert lock.MARK not in os.environ
 
 
 def test_an_orphan_that_nobody_has_read_the_end_of_is_ended(tmp_path):
     """Its parent may be one that does not, such as a test that adopts orphans."""
     path = tmp_path / "lock"
-    child = subprocess.Popen(["sleep", "100"], env={**os.environ, lock.MARK: f"1:{path}"})
+    path.touch()
+    child = subprocess.Popen(["sleep", "100"], env={**os.environ, lock.MARK: lock.mark(1, path)})
     # the kernel shows a new program's environment a moment after it was started
     while lock.MARK not in psutil.Process(child.pid).environ():
         time.sleep(0.01)
@@ -87,3 +88,11 @@ def test_a_process_of_ones_own_outlives_the_lock(tmp_path):
     finally:
         own.kill()
         own.wait()
+
+
+def test_a_process_of_another_root_is_left_alone(holder, tmp_path):
+    """There, the same path is another file: so it is for `./hvd debian`."""
+    path, _, _, other = holder
+    path.rename(tmp_path / "the other root's")
+    with lock.exclusive(path):
+        assert psutil.Process(other).status() != psutil.STATUS_ZOMBIE

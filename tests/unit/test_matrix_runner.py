@@ -123,7 +123,8 @@ def test_a_full_disk_ends_the_run_and_spoils_no_result(full, kept, monkeypatch):
 def test_what_a_killed_matrix_left_running_is_ended(state):
     cell = state / "matrix" / "cells" / "one"
     cell.mkdir(parents=True)
-    environment = {**os.environ, lock.MARK: f"1:{cell / 'lock'}"}
+    (cell / "lock").touch()
+    environment = {**os.environ, lock.MARK: lock.mark(1, cell / "lock")}
     command = [sys.executable, "-c", "input()"]
     orphan = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
     try:

@@ -19,8 +19,8 @@ import psutil
 from hvd.core.errors import HvdError
 from hvd.core.process import alive
 
-#: Carried by every process below ``./hvd``: the owner and the path of the lock it runs under,
-#: ``PID:PATH``.
+#: Carried by every process below ``./hvd``: the owner and the lock it runs under, as `mark` writes
+#: them.
 MARK = "HVD_LOCK"
 #: Seconds that orphans get to end.
 PATIENCE = 10.0
@@ -50,11 +50,21 @@ def exclusive(path: pathlib.Path, what: str = "works in this checkout") -> Itera
         end_orphans(path)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-        os.environ[MARK] = f"{os.getpid()}:{path}"
+        os.environ[MARK] = mark(os.getpid(), path)
         yield
     finally:
         os.environ.pop(MARK, None)
         os.close(descriptor)
+
+
+def mark(owner: int, path: pathlib.Path) -> str:
+    """Return what process ``owner`` marks its own with: ``PID:DEVICE:INODE:PATH``.
+
+    A path alone is not enough: in another root or container it is another file, and another
+    ``./hvd`` may hold that.
+    """
+    file = path.stat()
+    return f"{owner}:{file.st_dev}:{file.st_ino}:{path}"
 
 
 def end_orphans(path: pathlib.Path) -> None:
@@ -80,12 +90,15 @@ def end_orphans(path: pathlib.Path) -> None:
 
 def _marked(path: pathlib.Path) -> List[psutil.Process]:
     """Return the processes with the mark of another owner of ``path`` than this process."""
+    if not path.exists():
+        return []
     own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+    _, _, wanted = mark(os.getpid(), path).partition(":")
     found = []
     for process in psutil.process_iter():
         # another user's environment cannot be read, and is not ours to end
         with contextlib.suppress(psutil.Error):
             owner, _, where = process.environ().get(MARK, "").partition(":")
-            if process.pid not in own and where == str(path) and owner != str(os.getpid()):
+            if process.pid not in own and where == wanted and owner != str(os.getpid()):
                 found.append(process)
     return found
