@@ -80,6 +80,19 @@ def test_without_a_gpu_it_builds_and_says_so(checked, capsys):
     assert brought["report"]["versions"] == {"Horovod": "0.28.1"} and brought["bandwidth"] == []
 
 
+def test_two_ranks_share_a_single_gpu(workplace, monkeypatch):
+    monkeypatch.setattr(check, "_target", lambda built: None)
+
+    def asked(gpus):
+        plan = check._by_nccl(BUILT, paths.state(), gpus)
+        return [(name, run.keywords.get("ranks")) for name, run in plan[1:]]
+
+    alone = [("mpirun, GPU, NCCL", 1), ("horovodrun --gloo, GPU, NCCL", 1)]
+    shared = [("mpirun, GPU, NCCL, two ranks", 2), ("horovodrun --gloo, GPU, NCCL, two ranks", 2)]
+    assert asked(1) == [*alone, *shared]
+    assert asked(2) == [(name, 2) for name, _ in alone]
+
+
 def test_a_failure_does_not_keep_the_rest_from_being_tried(checked, monkeypatch):
     asked = []
 
@@ -160,13 +173,17 @@ def test_bandwidth_is_that_of_nccl_tests(checked):
         for name in check._METHODS.values()
         for operation in ("allreduce", "allgather")
     ]
+    found.rows.append(dataclasses.replace(found.rows[0], operation="training, small model"))
     file = paths.state() / "found.json"
     report.write(found, file)
     brought = json.loads(file.read_text())
-    rates = {row["operation"]: row["bus_bytes_s"] / 2**20 for row in brought["bandwidth"]}
+    rows = brought["bandwidth"][:-1]
+    rates = {row["operation"]: row["bus_bytes_s"] / 2**20 for row in rows}
     assert rates == pytest.approx({"allreduce": 1500.0, "allgather": 750.0})
     lines = [line.split() for line in brought["text"] if "1 MiB" in line]
-    assert [line[4:8] for line in lines] == [["1.05", "GB/s", "1.57", "GB/s"]] * 2
+    assert [line[4:8] for line in lines] == [["1.05", "GB/s", "1.57", "GB/s"]] * 3
+    (step,) = (line for line in brought["text"] if line.startswith("step of "))
+    assert step.split() == "step of training, small model 1000.0 us Horovod, NCCL".split()
     assert any("3 x NVIDIA H200, capability 9.0; 1 x NVIDIA A100" in t for t in brought["text"])
 
 

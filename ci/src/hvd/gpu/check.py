@@ -36,8 +36,14 @@ _ARCHITECTURE = "90"
 #: Seconds that one launch may take.
 _LAUNCH = 90.0
 #: Those who take turns in the measurement of bandwidth, and how often they do.
-_METHODS = {"horovod": "Horovod, NCCL", "peer": "torch.distributed, NCCL"}
+_METHODS = {
+    "horovod": "Horovod, NCCL",
+    "released": "Horovod, NCCL, waits as released",
+    "peer": "torch.distributed, NCCL",
+}
 _ROUNDS = 2
+#: Of the benchmark's program.
+_PARTS = ("allreduce", "collectives", "training")
 #: Seconds for which each size is called.
 _SIZE = 0.05
 
@@ -174,10 +180,14 @@ Plan = List[Tuple[str, Callable[[], Check]]]
 
 
 def _by_nccl(built: Built, out: pathlib.Path, count: int) -> Plan:
-    """Return what is checked of NCCL: the build, and each launcher with a rank on each GPU."""
+    """Return what is checked of NCCL: the build, and each launcher with a rank on each GPU.
+
+    With a single GPU, two ranks share it as well, since a single rank exchanges nothing.
+    """
     target, expected = _target(built), built.expectation
     items = functools.partial(check_build_items, target, expected, out, _LAUNCH)
-    return [("check-build", items), *_launches(built, out, "NCCL", count)]
+    plan = [("check-build", items), *_launches(built, out, "NCCL", count)]
+    return plan if count > 1 else [*plan, *_launches(built, out, "NCCL, two ranks", 2)]
 
 
 def _by_host(built: Built, out: pathlib.Path) -> Plan:
@@ -208,9 +218,8 @@ def _bandwidth(found: Findings, built: Built) -> None:
     for number in range(_ROUNDS):
         for method, label in _METHODS.items():
             out = found.run.logs / "collectives" / f"{method}-{number}"
-            with found.run.step(f"bandwidth of {label}, {number + 1}") as task:
-                parts = ("allreduce", "collectives")
-                words = (launcher, _target(built), out, count, task.log, method, parts)
+            with found.run.step(f"times of {label}, {number + 1}") as task:
+                words = (launcher, _target(built), out, count, task.log, method, _PARTS)
                 collectives.launch(*words, seconds=_SIZE, timeout=_LAUNCH)
             outs[method].append(out)
     for method, directories in outs.items():

@@ -103,7 +103,7 @@ def text(found: Findings, run: RunReport) -> Iterator[str]:
 
 
 def _bandwidth(rows: List[Collective]) -> Iterator[str]:
-    """Yield a line for each size of the in-place allreduce of float32.
+    """Yield a line for each size of the in-place allreduce of float32, and for each training.
 
     The bandwidths are those of nccl-tests; that of the bus is zero for one rank.
     """
@@ -116,6 +116,9 @@ def _bandwidth(rows: List[Collective]) -> Iterator[str]:
             f"  {rate / 1e9:8.2f} GB/s" for rate in (each.bandwidth, each.bus_bandwidth)
         )
         yield f"{size(each.bytes):>8}  {each.median * 1e6:10.1f} us{rates}  {each.name}"
+    for each in rows:
+        if each.operation.startswith("training"):
+            yield f"step of {each.operation}  {each.median * 1e6:10.1f} us  {each.name}"
 
 
 def _run(found: Findings) -> RunReport:

@@ -1,5 +1,6 @@
 """PyTorch in a `Session`."""
 
+import os
 from typing import Any, Dict, List
 
 import horovod.torch as horovod
@@ -26,7 +27,12 @@ class Framework(Session):
     def place(self, device: str, local_rank: int) -> None:
         self.device = torch.device("cuda" if device == "gpu" else "cpu")
         if device == "gpu":
-            torch.cuda.set_device(local_rank % torch.cuda.device_count())
+            count = torch.cuda.device_count()
+            if horovod.local_size() > count:
+                # NCCL refuses two ranks of one host on one GPU, and reads the host from here:
+                # https://github.com/NVIDIA/nccl/blob/v2.28.9-1/src/misc/utils.cc (getHostHash)
+                os.environ["NCCL_HOSTID"] = str(horovod.rank())
+            torch.cuda.set_device(local_rank % count)
 
     def join(self) -> int:
         # what a rank that has joined contributes has to be where the others' tensors are
