@@ -601,6 +601,8 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     patch("tensorflow.patch", when="@0.28.0:0.28.1")
     # https://github.com/horovod/horovod/issues/3449
     patch("cuda.patch", when="@0.25.0:0.28.1")
+    # https://github.com/NVIDIA/nccl/issues/1950
+    patch("nccl-average.patch", when="@0.26.0:0.28.1 +nccl+cuda")
     # https://github.com/ROCm/legacy-rocm-build/issues/3987
     patch("rocm.patch", when="@0.28.0:0.28.1 +rocm")
     # https://github.com/horovod/horovod/pull/2009

@@ -14,7 +14,7 @@ VERSIONS = list(recipe.load("py-horovod").versions())
 
 #: A selection that asks for every patch; the version is put in front.
 EVERYTHING = (
-    "+mpi+gloo+cuda+rocm+ddl frameworks=pytorch,tensorflow,keras target=neoverse_v2 "
+    "+mpi+gloo+nccl+cuda+rocm+ddl frameworks=pytorch,tensorflow,keras target=neoverse_v2 "
     "^py-tensorflow@2.20 ^py-torch@2.14"
 )
 

@@ -29,9 +29,9 @@ def bare(place: pathlib.Path) -> pathlib.Path:
     return place
 
 
-def links(hvd: pathlib.Path, engine: str) -> str:
-    """The libraries that PyTorch's plugin of a build names."""
-    (plugin,) = (hvd / ".hvd" / "pip").glob(f"{engine}/venv/lib/**/horovod/torch/mpi_lib_v2*.so")
+def links(hvd: pathlib.Path) -> str:
+    """The libraries that PyTorch's plugin names."""
+    (plugin,) = (hvd / ".hvd" / "pip").glob("*/venv/lib/**/horovod/torch/mpi_lib_v2*.so")
     return run(["readelf", "--dynamic", plugin])
 
 
@@ -54,8 +54,7 @@ def test_a_kit_builds_and_runs_or_says_that_there_is_no_gpu(tmp_path):
     stages = {stage["name"]: stage["status"] for stage in found["report"]["stages"]}
     assert stages["build"] == "ok", said
     assert "openmpi" in found["report"]["versions"] and "nccl" in found["report"]["versions"]
-    assert "libnccl.so.2" in links(prefix / "hvd", "local-hvd-???????")
-    assert "libnccl" not in links(prefix / "hvd", "local-hvd-*-host")
+    assert "libnccl.so.2" in links(prefix / "hvd")
     if found["gpus"]["names"]:
         assert stages["smoke"] == "ok" and found["bandwidth"], said
         assert all(check["passed"] for check in found["report"]["checks"])

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from hvd.bench.result import Collective
-from hvd.build.engine_pip import PipEngine, PipSolution
+from hvd.build.engine_pip import PipEngine
 from hvd.build.pipeline import Options
 from hvd.core import deadline, paths
 from hvd.core.errors import HvdError
@@ -17,14 +17,10 @@ from hvd.core.run import EXIT_STATUS, StageFailed
 from hvd.deliver import bundle as bundles
 from hvd.doctor.gather import Gpus
 from hvd.gpu import check, report
-from hvd.gpu.check import HostSolution
-from hvd.host import framework, machine
-from hvd.host.accelerators import Library
-from hvd.host.mpi import Mpi
+from hvd.host import framework
 from hvd.model import recipe
 from hvd.smoke.run import Check
 from tests import builds
-from tests.unit.building import interpreter
 
 NONE = Gpus(reason="this machine has no CUDA driver")
 FOUR = Gpus((13, 0), "", ("9.0", "9.0", "9.0", "8.0"), ("NVIDIA H200",) * 3 + ("NVIDIA A100",))
@@ -56,7 +52,6 @@ def checked(workplace, monkeypatch, tmp_path):
     monkeypatch.setattr(framework, "beside", lambda python, place, log: (python, []))
     monkeypatch.setattr(PipEngine, "setup", lambda self, run: {})
     monkeypatch.setattr(PipEngine, "concretize", lambda self, run, found: Solution(self))
-    monkeypatch.setattr(check, "_through_host", lambda solution: solution)
 
     def run(gpus, seconds=60.0):
         monkeypatch.setattr(check.gather, "gpus", lambda shell: gpus)
@@ -84,13 +79,12 @@ def test_two_ranks_share_a_single_gpu(workplace, monkeypatch):
     monkeypatch.setattr(check, "_target", lambda built: None)
 
     def asked(gpus):
-        plan = check._by_nccl(BUILT, paths.state(), gpus)
-        return [(name, run.keywords.get("ranks")) for name, run in plan[1:]]
+        return [name for name, _ in check._plan(BUILT, paths.state(), gpus)]
 
-    alone = [("mpirun, GPU, NCCL", 1), ("horovodrun --gloo, GPU, NCCL", 1)]
-    shared = [("mpirun, GPU, NCCL, two ranks", 2), ("horovodrun --gloo, GPU, NCCL, two ranks", 2)]
-    assert asked(1) == [*alone, *shared]
-    assert asked(2) == [(name, 2) for name, _ in alone]
+    launchers = "mpirun, GPU", "horovodrun --gloo, GPU"
+    shared = [f"{name}, {ranks}" for ranks in ("1 rank", "2 ranks") for name in launchers]
+    assert asked(1) == ["check-build", *shared]
+    assert asked(4) == ["check-build", *(f"{name}, 4 ranks" for name in launchers)]
 
 
 def test_a_failure_does_not_keep_the_rest_from_being_tried(checked, monkeypatch):
@@ -98,7 +92,7 @@ def test_a_failure_does_not_keep_the_rest_from_being_tried(checked, monkeypatch)
 
     def run_launcher(launcher, target, out, **options):
         asked.append((options["name"], options["ranks"]))
-        wrong = ["rank 1: wrong result"] if options["name"] == "mpirun, GPU, NCCL" else []
+        wrong = ["rank 1: wrong result"] if options["name"] == "mpirun, GPU, 4 ranks" else []
         log = out / "log"
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_text("the cause\n")
@@ -114,16 +108,13 @@ def test_a_failure_does_not_keep_the_rest_from_being_tried(checked, monkeypatch)
     monkeypatch.setattr(check, "_target", lambda built: None)
     status, brought = checked(FOUR)
     assert status == EXIT_STATUS["smoke"]
-    # a rank on each GPU; through the host two
     assert asked == [
-        ("mpirun, GPU, NCCL", 4),
-        ("horovodrun --gloo, GPU, NCCL", 4),
+        ("mpirun, GPU, 4 ranks", 4),
+        ("horovodrun --gloo, GPU, 4 ranks", 4),
         ("horovod", 4),
-        ("mpirun, GPU, through the host", 2),
-        ("horovodrun --gloo, GPU, through the host", 2),
     ]
-    assert brought["logs"]["mpirun, GPU, NCCL"] == ["the cause"]
-    assert "mpirun, GPU, NCCL: rank 1: wrong result" in brought["text"]
+    assert brought["logs"]["mpirun, GPU, 4 ranks"] == ["the cause"]
+    assert "mpirun, GPU, 4 ranks: rank 1: wrong result" in brought["text"]
 
 
 def test_what_hangs_ends_and_is_reported(checked, monkeypatch):
@@ -144,24 +135,6 @@ def test_it_is_compiled_for_the_gpus_that_there_are(gpus, architectures, workpla
     assert set(root.values("cuda_arch")) == architectures
     horovod = recipe.load(root.name)
     horovod.refuse(root)
-
-
-def test_through_the_host_is_the_same_without_nccl(workplace):
-    subject = check._environment(NONE)
-    horovod = recipe.load("py-horovod")
-    spec = horovod.complete(dataclasses.replace(subject.root, versions="0.28.1"))
-    spec = dataclasses.replace(
-        spec, variants={**spec.variants, "target": frozenset({machine.processor()})}
-    )
-    libraries = {name: Library(paths.ROOT / name, "13.0") for name in ("cuda", "nccl")}
-    library = Mpi("openmpi", "4.1.8", paths.ROOT)
-    solution = PipSolution(
-        PipEngine(subject), horovod, interpreter("torch"), spec, library, libraries
-    )
-    host = check._through_host(solution)
-    assert isinstance(host, HostSolution) and solution.flags["HOROVOD_GPU_OPERATIONS"] == "NCCL"
-    assert host.flags == {**solution.flags, "HOROVOD_GPU_OPERATIONS": ""}
-    assert host.engine.directory != solution.engine.directory
 
 
 def test_bandwidth_is_that_of_nccl_tests(checked):

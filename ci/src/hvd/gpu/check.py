@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
+import itertools
 import os
 import pathlib
 import shutil
-from typing import Any, Callable, Dict, List, Mapping, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
 from hvd.bench import collectives
 from hvd.build import pipeline
-from hvd.build.engine_pip import PipEngine, PipSolution
+from hvd.build.engine_pip import PipEngine
 from hvd.build.pipeline import Options
 from hvd.core import console, lock, paths, process, stamp
 from hvd.core.deadline import OutOfTime, within
@@ -25,6 +25,7 @@ from hvd.host import framework
 from hvd.model import environment
 from hvd.model.built import Built
 from hvd.model.environment import Environment
+from hvd.report.text import plural
 from hvd.smoke.launch import Launcher, Target, launchers
 from hvd.smoke.run import Check, check_build_items, run_launcher
 
@@ -46,20 +47,6 @@ _ROUNDS = 2
 _PARTS = ("allreduce", "collectives", "training")
 #: Seconds for which each size is called.
 _SIZE = 0.05
-
-
-class HostSolution(PipSolution):
-    """The same Horovod, whose tensors on GPUs go through the host, and there over MPI or Gloo.
-
-    NCCL refuses two ranks on one GPU.  The recipe refuses this, as it is slow.
-    """
-
-    title = "pip install horovod, through the host"
-
-    @property
-    def flags(self) -> Mapping[str, str]:
-        # CMakeLists.txt takes an empty variable for one that is not set
-        return {**super().flags, "HOROVOD_GPU_OPERATIONS": ""}
 
 
 def run(options: Options, seconds: float, file: pathlib.Path) -> None:
@@ -102,16 +89,14 @@ def _stages(found: Findings, options: Options) -> None:
         solution = found.solution = engine.concretize(current, known)
     with current.stage("build"):
         solution.build(current)
-        host = _through_host(solution)
-        host.build(current)
         with current.step("activation") as task:
-            built, by_host = (each.record(task)[0] for each in (solution, host))
+            built, _ = solution.record(task)
             task.say(f"compute capability {', '.join(built.architectures)}")
     with current.stage("smoke"):
         with current.step("GPUs") as task:
             _require(found.gpus)
             task.say(report.gpus(found.gpus))
-        _smoke(found, built, by_host)
+        _smoke(found, built)
 
 
 def _python(named: str) -> str:
@@ -135,15 +120,6 @@ def _environment(gpus: Gpus) -> Environment:
     return environment.derive(base, _SPEC.format(",".join(found)))
 
 
-def _through_host(solution: PipSolution) -> HostSolution:
-    """Return ``solution`` without NCCL, in a directory of its own."""
-    subject = solution.environment
-    subject = dataclasses.replace(subject, name=f"{subject.name}-host")
-    fields = {each.name: getattr(solution, each.name) for each in dataclasses.fields(solution)}
-    engine = dataclasses.replace(solution.engine, environment=subject)
-    return HostSolution(**{**fields, "engine": engine})
-
-
 def _require(gpus: Gpus) -> None:
     """Refuse to run without a GPU.
 
@@ -158,20 +134,19 @@ def _require(gpus: Gpus) -> None:
         )
 
 
-def _smoke(found: Findings, built: Built, by_host: Built) -> None:
-    """Run the operations over NCCL, measure its bandwidth, and run them through the host.
+def _smoke(found: Findings, built: Built) -> None:
+    """Run the operations over NCCL, and measure its bandwidth.
 
     Raises:
         HvdError: some of it failed; all of it was tried.
     """
     run, out = found.run, found.run.logs / "smoke" / "ranks"
     stamp.clear(out)
-    failures = pipeline.perform(run, _by_nccl(built, out, len(found.gpus.names)), found.checks)
+    failures = pipeline.perform(run, _plan(built, out, len(found.gpus.names)), found.checks)
     try:
         _bandwidth(found, built)
     except HvdError as error:
         failures.append(f"bandwidth: {error.message}")
-    failures += pipeline.perform(run, _by_host(by_host, out), found.checks)
     if failures:
         raise HvdError("\n  ".join(failures), "the report has the end of each log")
 
@@ -179,29 +154,18 @@ def _smoke(found: Findings, built: Built, by_host: Built) -> None:
 Plan = List[Tuple[str, Callable[[], Check]]]
 
 
-def _by_nccl(built: Built, out: pathlib.Path, count: int) -> Plan:
-    """Return what is checked of NCCL: the build, and each launcher with a rank on each GPU.
+def _plan(built: Built, out: pathlib.Path, gpus: int) -> Plan:
+    """Return the checks: the build's, and each launcher with a rank on each GPU.
 
     With a single GPU, two ranks share it as well, since a single rank exchanges nothing.
     """
     target, expected = _target(built), built.expectation
     items = functools.partial(check_build_items, target, expected, out, _LAUNCH)
-    plan = [("check-build", items), *_launches(built, out, "NCCL", count)]
-    return plan if count > 1 else [*plan, *_launches(built, out, "NCCL, two ranks", 2)]
-
-
-def _by_host(built: Built, out: pathlib.Path) -> Plan:
-    """Return what is checked of MPI and Gloo: two ranks, which share a GPU if there is one."""
-    return _launches(built, out, "through the host", 2)
-
-
-def _launches(built: Built, out: pathlib.Path, way: str, ranks: int) -> Plan:
-    plan = []
-    for each in _on_gpu(built):
-        name = f"{each.name}, {way}"
+    plan: Plan = [("check-build", items)]
+    for ranks, each in itertools.product((gpus,) if gpus > 1 else (1, 2), _on_gpu(built)):
+        name = f"{each.name}, {plural(ranks, 'rank')}"
         options: Dict[str, Any] = {"name": name, "ranks": ranks, "timeout": _LAUNCH}
-        perform = functools.partial(run_launcher, each, _target(built), out, **options)
-        plan.append((name, perform))
+        plan.append((name, functools.partial(run_launcher, each, target, out, **options)))
     return plan
 
 
