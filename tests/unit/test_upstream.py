@@ -55,7 +55,7 @@ def test_the_series_makes_what_the_recipe_makes(horovod_tree, origin, tmp_path):
     mails = sorted((tmp_path / "series").glob("*.patch"))
     assert len(mails) == len(wanted)
     run(["git", "-C", origin, "am", "--quiet", *mails])
-    patched = horovod_tree("0.28.1", "+ddl+rocm")
+    patched = horovod_tree("0.28.1", "+ddl+nccl+cuda+rocm")
     for each in OFFERS:
         if each.file.name in wanted:
             for name in re.findall(r"^\+\+\+ b/(\S+)", each.file.read_text(), re.MULTILINE):

@@ -73,7 +73,7 @@ def gathering(destination: pathlib.Path) -> Iterator[pathlib.Path]:
         HvdError: ``destination`` exists, or cannot be written.
     """
     if destination.exists():
-        raise HvdError(f"{destination} is there already", "remove it, or name another with --to")
+        raise HvdError(f"{destination} is there already", "remove it, or name another")
     name = destination.name
     end = next((end for end in _MODES if name.endswith(end)), "")
     try:
