@@ -361,11 +361,10 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     # https://github.com/horovod/horovod/blob/v0.28.1/CMakeLists.txt#L202: HOROVOD_GPU is one
     conflicts("+cuda", when="+rocm", msg="Horovod supports one GPU stack; use +cuda or +rocm")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/operations.cc#L201: tensors
-    # on GPUs go through the host,
-    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/torch/mpi_ops_v2.cc#L810: where a
-    # reducescatter may read one before it is copied, and
-    # https://github.com/horovod/horovod/blob/v0.28.1/CMakeLists.txt#L191 compiles no HIP without
-    # operations
+    # on GPUs go through the host
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/torch/mpi_ops_v2.cc#L810: a
+    # reducescatter does not wait until its tensor is copied there
+    # https://github.com/horovod/horovod/blob/v0.28.1/CMakeLists.txt#L191: no HIP is compiled
     for stack, others in (("cuda", "~nccl~ddl"), ("rocm", "~nccl")):
         conflicts(
             others,
