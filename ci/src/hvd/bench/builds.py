@@ -1,10 +1,11 @@
-"""Wall times of builds: plain pip, the pip engine, Spack, and a binary cache."""
+"""Builds by plain pip, the pip engine, Spack, and from a binary cache: times and sizes."""
 
 from __future__ import annotations
 
 import os
+import pathlib
 import tempfile
-from typing import List
+from typing import List, Tuple
 
 from hvd.bench.result import Benchmark, Row, timed
 from hvd.build import engine_spack
@@ -15,7 +16,7 @@ from hvd.cache import cache
 from hvd.core import lock, paths, process, stamp
 from hvd.core.run import Run
 from hvd.model.environment import DEFAULT, HOROVOD, Environment, derive
-from hvd.report import report_stage
+from hvd.report import report_stage, text
 
 #: The row that the others are compared with.
 REFERENCE = "plain pip"
@@ -34,7 +35,7 @@ NOTES = {
 
 
 def run(environment: Environment, options: Options, repeat: int = 1) -> Benchmark:
-    """Build ``environment`` in each way, ``repeat`` times in turn, and report the times.
+    """Build ``environment`` in each way, ``repeat`` times in turn, and report times and sizes.
 
     Then do so for `BOTH`, if it is the default one.  The reference is ``pip install`` of the
     source tree with all patches but `FASTER`: the released tree does not compile with current
@@ -77,9 +78,9 @@ def _measure(environment: Environment, subject: str, options: Options, repeat: i
                 located.fetch_sources(environment.directory, task.log, task.say)
                 located.run("-e", environment.directory, *arguments, log=task.log)
             for _ in range(repeat):
-                times = _once(current, pip, spack)
-                for row, seconds in zip(part.rows, times):
+                for row, (seconds, size) in zip(part.rows, _once(current, pip, spack)):
                     row.seconds.append(seconds)
+                    row.installed = size
         part.versions = spack.versions()
         report_stage(
             current,
@@ -103,17 +104,24 @@ def _measure(environment: Environment, subject: str, options: Options, repeat: i
     return part
 
 
-def _once(run: Run, pip: PipSolution, spack: SpackSolution) -> List[float]:
-    """Build in each way; return the seconds in the order of `NOTES`."""
+def _once(run: Run, pip: PipSolution, spack: SpackSolution) -> List[Tuple[float, int]]:
+    """Build in each way; return seconds and bytes in the order of `NOTES`."""
     stamp.clear(pip.engine.directory)
     with run.step("plain pip install") as task:
         source = pip.prepare(task.log, without=FASTER)
         plain = timed(pip.pip_install, source, task.log)
         task.say(f"{plain:.1f} s in pip itself")
-    times = [plain, timed(pip.build, run)]
+    made = [(plain, _size(pip.engine.venv))]
+    made.append((timed(pip.build, run), _size(pip.engine.venv)))
     spack.build(run)
     # only the last step: the others uninstall, and list sources
-    times.append(run.stages[-1].steps[-1].seconds)
+    seconds = run.stages[-1].steps[-1].seconds
+    with run.step("installed size") as task:
+        arguments = ("location", "--install-dir", HOROVOD)
+        done = spack.engine.spack.run("-e", spack.environment.directory, *arguments, log=task.log)
+        prefix = pathlib.Path(done.output.splitlines()[-1])
+        made.append((seconds, _size(prefix)))
+        task.say(text.size(made[-1][1]))
     with tempfile.TemporaryDirectory(prefix="hvd-") as scratch:
         # unsigned: signatures take milliseconds, and would need a key
         subject = cache.named(scratch, unsigned=True)
@@ -123,5 +131,11 @@ def _once(run: Run, pip: PipSolution, spack: SpackSolution) -> List[float]:
             arguments = ("uninstall", "--yes-to-all", "--force", HOROVOD)
             spack.engine.spack.run("-e", spack.environment.directory, *arguments, log=task.log)
         installed = (spack.engine.spack, spack.environment, spack.specs, subject, run)
-        times.append(timed(cache.install, *installed))
-    return times
+        made.append((timed(cache.install, *installed), _size(prefix)))
+    return made
+
+
+def _size(prefix: pathlib.Path) -> int:
+    """Return the size of the package ``horovod`` that is installed there, in bytes."""
+    (package,) = prefix.glob("lib/python3*/site-packages/horovod")
+    return sum(path.stat().st_size for path in package.rglob("*") if path.is_file())

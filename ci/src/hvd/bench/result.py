@@ -14,7 +14,7 @@ from hvd.core import schema
 from hvd.core.paths import ROOT
 from hvd.host import machine
 
-#: Raised whenever a field is added, removed or changes its meaning.
+#: Raised whenever a required field is added, or a field is removed or changes its meaning.
 FORMAT = 2
 DIRECTORY = ROOT / "docs" / "performance"
 SCHEMA = pathlib.Path(__file__).with_name("result.schema.json")
@@ -31,12 +31,14 @@ class Row:
         seconds: wall time of each repetition, in seconds; empty if it failed.
         subject: for example the name of an environment.
         note: what it consists of, or why it failed.
+        installed: size of what it installed, in bytes; None if it installs nothing.
     """
 
     name: str
     seconds: List[float]
     subject: str = ""
     note: str = ""
+    installed: Optional[int] = None
 
     @property
     def median(self) -> Optional[float]:
@@ -102,12 +104,10 @@ class Benchmark:
         rows = (r for r in self.rows if all(getattr(r, key) == wanted[key] for key in wanted))
         return next(rows, None)
 
-    def ratio(self, name: str, to: str, **where: Any) -> Optional[float]:
-        """Return the median of ``name`` over that of ``to``; None if one was not measured."""
-        ours, theirs = self.find(name, **where), self.find(to, **where)
-        if not (ours and ours.median and theirs and theirs.median):
-            return None
-        return ours.median / theirs.median
+    def ratio(self, name: str, to: str, of: str = "median", **where: Any) -> Optional[float]:
+        """Return the field ``of`` of ``name`` over that of ``to``; None if one has none."""
+        ours, theirs = (getattr(self.find(each, **where), of, None) for each in (name, to))
+        return ours / theirs if ours and theirs else None
 
 
 @dataclasses.dataclass
