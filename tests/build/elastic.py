@@ -72,6 +72,10 @@ class Job:
         made = {(commit["step"], commit["weights"]) for commit in self.commits()}
         return (match["step"], match["weights"]) in made
 
+    def last_commit_before(self, match: re.Match) -> int:
+        """The step of the last commit that was printed before a line."""
+        return max(int(c["step"]) for c in self.commits() if c.start() < match.start())
+
     def wait(self) -> int:
         """Wait until the job has ended; the exit status of its launcher."""
         return self.launcher.wait(self.deadline - time.monotonic())

@@ -29,7 +29,9 @@ def check(job: elastic.Job) -> None:
     lost, kept = job.hosts_by_rank()
     job.workers()[lost].send_signal(signal.SIGKILL)
     (alone,) = job.wait_for(elastic.BEGIN % 1)
-    assert job.committed(alone), job.output
+    # rank 0 may have been killed between the reduction of a commit and its line
+    unprinted = {job.last_commit_before(alone) + 10} & {int(alone["step"])}
+    assert unprinted or job.committed(alone), job.output
     job.wait_for_commits(5)
 
     attack(job, kept)
@@ -45,7 +47,7 @@ def check(job: elastic.Job) -> None:
     assert job.committed(trained), job.output
 
     steps = [int(match["step"]) for match in job.commits()]
-    assert sorted(set(steps)) == list(range(10, steps[-1] + 1, 10)), steps
+    assert {*steps, *unprinted} == set(range(10, steps[-1] + 1, 10)), steps
     losses = [float(match["loss"]) for match in job.commits()]
     # of new weights it is that of the first steps; ten steps of one worker or two differ by less
     assert max(losses[5:]) < losses[0] / 2, losses
