@@ -76,6 +76,8 @@ def main():
                         return
             state.epoch += 1
             sampler.set_epoch(state.epoch)
+            if hvd.rank() == 0:
+                print(f"epoch {state.epoch} ended at step {state.step}: {describe(model)}")
             state.commit()
 
     train(state)

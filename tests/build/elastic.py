@@ -19,9 +19,11 @@ from tests.checkout import script, wait_for
 #: Two names of this machine.  A host is not used any more once a worker on it has failed.
 HOSTS = ("localhost", "127.0.0.1")
 SCRIPT = paths.ROOT / "examples" / "elastic" / "train.py"
-#: What the script prints: when it begins, with that many workers; at each commit; at its end.
+#: What the script prints: when it begins, with that many workers; at each commit, every ten
+#: steps and at the end of an epoch; at its end.
 BEGIN = r"rank (?P<rank>\d) of %d at step (?P<step>\d+): weights (?P<weights>[\d.]+)"
 COMMIT = r"step (?P<step>\d+): loss (?P<loss>[\d.]+), weights (?P<weights>[\d.]+)"
+EPOCH = r"epoch \d+ ended at step (?P<step>\d+): weights (?P<weights>[\d.]+)"
 END = r"trained to step (?P<step>\d+): weights (?P<weights>[\d.]+)"
 #: What one job may need: some seconds each for Horovod's launcher and for the first and the
 #: third worker to import PyTorch, on a machine that does other work as well.
@@ -51,7 +53,7 @@ class Job:
         """Wait until whole lines like ``pattern`` were printed that many ``times``."""
 
         def found() -> List[re.Match]:
-            matches = list(re.finditer(f"^{pattern}\n", self.output, re.MULTILINE))
+            matches = self.lines(pattern)
             if len(matches) >= times:
                 return matches
             assert self.launcher.poll() is None, f"no '{pattern}' in:\n{self.output}"
@@ -59,22 +61,23 @@ class Job:
 
         return wait_for(found, self.deadline - time.monotonic(), lambda: self.output)
 
-    def commits(self) -> List[re.Match]:
-        """The lines of all commits so far."""
-        return list(re.finditer(f"^{COMMIT}\n", self.output, re.MULTILINE))
+    def lines(self, pattern: str) -> List[re.Match]:
+        """All whole lines like ``pattern`` so far."""
+        return list(re.finditer(f"^{pattern}\n", self.output, re.MULTILINE))
 
-    def wait_for_commits(self, more: int) -> None:
-        """Wait for that many further commits."""
-        self.wait_for(COMMIT, len(self.commits()) + more)
+    def wait_for_more(self, pattern: str, times: int) -> None:
+        """Wait until that many further lines like ``pattern`` were printed."""
+        self.wait_for(pattern, len(self.lines(pattern)) + times)
 
     def committed(self, match: re.Match) -> bool:
-        """Whether step and weights of a printed line are those of a commit before it."""
-        made = {(commit["step"], commit["weights"]) for commit in self.commits()}
+        """Whether step and weights of a printed line are those of a commit."""
+        made = {(c["step"], c["weights"]) for c in self.lines(COMMIT) + self.lines(EPOCH)}
         return (match["step"], match["weights"]) in made
 
     def last_commit_before(self, match: re.Match) -> int:
         """The step of the last commit that was printed before a line."""
-        return max(int(c["step"]) for c in self.commits() if c.start() < match.start())
+        commits = self.lines(COMMIT) + self.lines(EPOCH)
+        return max(int(c["step"]) for c in commits if c.start() < match.start())
 
     def wait(self) -> int:
         """Wait until the job has ended; the exit status of its launcher."""
