@@ -21,13 +21,16 @@ from hvd.solve.spack import Spack
 pytest_plugins = ["tests.failures", "tests.real_builds"]
 
 HERE = pathlib.Path(__file__).parent
+#: Directories that belong to another tier.
+PART_OF = {"training": "build"}
 #: Tiers that run only where they are required.
 ON_DEMAND = ("services", "compile", "bundle", "container", "emulated", "rehearsal")
 
 
 def tier(path: pathlib.Path) -> str:
-    """The tier of a test file: the name of its directory below ``tests``."""
-    return path.relative_to(HERE).parts[0]
+    """The tier of a test file: the name of its directory below ``tests``, but for `PART_OF`."""
+    name = path.relative_to(HERE).parts[0]
+    return PART_OF.get(name, name)
 
 
 def required(config) -> set:

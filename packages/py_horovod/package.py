@@ -617,6 +617,24 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     patch("common-objects.patch", when="@0.28.0:0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/torch/mpi_ops_v2.cc#L26
     patch("torch-headers.patch", when="@0.28.0:0.28.1")
+    # https://github.com/horovod/horovod/issues/1774
+    patch("torch-optimizer.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/issues/2805
+    patch("torch-optimizer-state.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/issues/3471
+    patch("join.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/issues/3491
+    patch("torch-tensors.patch", when="@0.28.1")
+    # https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api/ops.html
+    patch("mean.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/issues/2654
+    patch("torch-gradients.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/torch/mpi_ops_v2.cc#L46
+    patch("torch-names.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/torch/compression.py#L49
+    patch("torch-compression.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/torch/functions.py#L223
+    patch("object-names.patch", when="@0.28.1")
 
     @property
     def parallel(self) -> bool:

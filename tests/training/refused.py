@@ -1,0 +1,166 @@
+"""Programs that Horovod refuses.  Each returns the message; its docstring has words of it."""
+
+import copy
+import pickle
+
+import torch
+from cases_torch import loss_of, network, samples, sgd
+
+
+def message(function, *arguments, **options):
+    try:
+        function(*arguments, **options)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "nothing was refused"
+
+
+def sum_of_ranks(world):
+    return world.hvd.allreduce(torch.tensor(float(world.rank)), op=world.hvd.Sum).item()
+
+
+def prepared(world, **options):
+    world.begin()
+    model = network()
+    return world.distribute(model, sgd(model), **options)
+
+
+def backward(world, model):
+    loss_of(model, *world.batch(*samples(0))).backward()
+
+
+def refuse_a_sum_of_sums(world):
+    """reduced already and would be reduced twice
+    optimizer.zero_grad()"""
+    model, optimizer = prepared(world, op=world.hvd.Sum)
+    backward(world, model)
+    optimizer.synchronize()
+    return message(backward, world, model)
+
+
+def refuse_to_wrap_twice(world):
+    """ValueError: The optimizer is distributed already
+    create it anew"""
+    _, optimizer = prepared(world)
+    return message(world.hvd.DistributedOptimizer, optimizer)
+
+
+def refuse_a_replaced_step(world):
+    """ValueError: optimizer.step was replaced
+    Call hvd.DistributedOptimizer() first"""
+    optimizer = sgd(network())
+    optimizer.step = lambda: None
+    return message(world.hvd.DistributedOptimizer, optimizer)
+
+
+def refuse_to_copy(world):
+    """TypeError: A distributed optimizer cannot be copied or pickled
+    optimizer.state_dict()"""
+    _, optimizer = prepared(world)
+    return message(copy.deepcopy, optimizer)
+
+
+def refuse_to_pickle(world):
+    """TypeError: A distributed optimizer cannot be copied or pickled"""
+    _, optimizer = prepared(world)
+    return message(pickle.dumps, optimizer)
+
+
+def refuse_other_groups_on_one_rank(world):
+    """ValueError: The parameter groups of the optimizer differ between ranks"""
+    model = network()
+    layers = [model[0], model[2]] if world.rank else [model]
+    groups = [{"params": list(each.parameters())} for each in layers]
+    if world.rank == 0:
+        groups = [{"params": [p]} for p in model.parameters()]
+    optimizer = torch.optim.SGD(groups, lr=0.1)
+    told = message(world.hvd.broadcast_optimizer_state, optimizer, root_rank=0)
+    return (
+        told
+        if world.rank
+        else told.replace("nothing was refused", refuse_other_groups_on_one_rank.__doc__)
+    )
+
+
+def reduce_while_a_rank_has_joined(world, function):
+    if world.rank == 0:
+        told = message(function)
+        world.hvd.join()
+    else:
+        told = None
+        world.hvd.join()
+    return world.hvd.broadcast_object(told, root_rank=0)
+
+
+def refuse_min_after_join(world):
+    """Allreduce with Min, Max or Product is not supported with Join
+    Use Sum or Average"""
+    x = torch.tensor([5.0])
+    # once before, so that the answer is in the cache
+    world.hvd.allreduce(x, op=world.hvd.Min, name="cached")
+    return reduce_while_a_rank_has_joined(
+        world, lambda: world.hvd.allreduce(x, op=world.hvd.Min, name="cached")
+    )
+
+
+def refuse_max_after_join(world):
+    """Allreduce with Min, Max or Product is not supported with Join"""
+    x = torch.tensor([-5.0])
+    return reduce_while_a_rank_has_joined(world, lambda: world.hvd.allreduce(x, op=world.hvd.Max))
+
+
+def refuse_product_after_join(world):
+    """Allreduce with Min, Max or Product is not supported with Join"""
+    x = torch.tensor([5.0])
+    return reduce_while_a_rank_has_joined(
+        world, lambda: world.hvd.allreduce(x, op=world.hvd.Product)
+    )
+
+
+def refuse_a_barrier_after_join(world):
+    """Barrier is not supported with Join"""
+    return reduce_while_a_rank_has_joined(world, world.hvd.barrier)
+
+
+def refuse_allgather_after_join(world):
+    """Allgather is not supported with Join
+    sparse_as_dense=True"""
+    x = torch.ones(3, 2)
+    world.hvd.allgather(x, name="cached allgather")
+    return reduce_while_a_rank_has_joined(
+        world, lambda: world.hvd.allgather(x, name="cached allgather")
+    )
+
+
+def refuse_alltoall_after_join(world):
+    """Alltoall is not supported with Join"""
+    x = torch.ones(world.size * 2)
+    world.hvd.alltoall(x, name="cached alltoall")
+    return reduce_while_a_rank_has_joined(
+        world, lambda: world.hvd.alltoall(x, name="cached alltoall")
+    )
+
+
+def refuse_a_sum_of_booleans(world):
+    """ValueError: Boolean tensors have no sum
+    op=hvd.Max
+    tensor.int()"""
+    return message(world.hvd.allreduce, torch.tensor([True]), op=world.hvd.Sum)
+
+
+def refuse_the_least_complex_number(world):
+    """ValueError: Complex tensors have no reduction but"""
+    return message(world.hvd.allreduce, torch.tensor([1j]), op=world.hvd.Min)
+
+
+def refuse_a_sparse_tensor(world):
+    """ValueError: Sparse tensors are not supported
+    tensor.to_dense()"""
+    return message(world.hvd.allreduce, torch.eye(2).to_sparse(), op=world.hvd.Sum)
+
+
+def refuse_the_gradient_of_max(world):
+    """NotImplementedError: An allreduce has a gradient with op=hvd.Sum and op=hvd.Average
+    detach()"""
+    x = torch.ones(2, requires_grad=True)
+    return message(world.hvd.allreduce(x, op=world.hvd.Max).sum().backward)
