@@ -940,7 +940,7 @@ def process_set(world):
     model = network()
     optimizer = sgd(model)
     if not world.one_process:
-        chosen = world.hvd.add_process_set(list(range(members)))
+        chosen = world.process_set(range(members))
         model, optimizer = world.distribute(model, optimizer, process_set=chosen)
     if world.rank < members:
         for step in range(STEPS):
@@ -954,7 +954,6 @@ def process_set(world):
     if not world.one_process:
         world.hvd.broadcast_parameters(model.named_parameters(), root_rank=0)
         world.hvd.broadcast_optimizer_state(optimizer, root_rank=0)
-        world.hvd.remove_process_set(chosen)
     return model, optimizer
 
 

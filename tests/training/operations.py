@@ -10,7 +10,6 @@ REDUCTIONS = {
     "Max": lambda parts: np.maximum.reduce(parts),
     "Product": lambda parts: np.multiply.reduce(parts),
 }
-SETS = {}
 
 
 def perform(world, mine=None, **spec):
@@ -18,7 +17,7 @@ def perform(world, mine=None, **spec):
     spec = {**spec, **(mine or {})}
     hvd = world.hvd
     members = spec.get("members") or list(range(world.size))
-    process_set = set_of(hvd, members, world.size)
+    process_set = world.process_set(members)
     if world.rank not in members:
         return ""
     place = members.index(world.rank)
@@ -39,15 +38,6 @@ def perform(world, mine=None, **spec):
         if not spec.get("in_place") and not torch.equal(plain(own), plain(tensor)):
             wrong.append("the input was changed")
     return "; ".join(wrong)
-
-
-def set_of(hvd, members, size):
-    if len(members) == size:
-        return hvd.global_process_set
-    key = tuple(members)
-    if key not in SETS:
-        SETS[key] = hvd.add_process_set(list(members))
-    return SETS[key]
 
 
 def draw(case, seed):
