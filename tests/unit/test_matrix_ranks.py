@@ -40,7 +40,11 @@ def test_a_test_of_horovod_counts_as_on_its_worst_rank():
 @pytest.mark.parametrize(
     ("release", "frameworks", "files"),
     [
-        ("0.28.1", ("tensorflow", "keras"), ["test_tensorflow.py", "test_tensorflow2_keras.py"]),
+        (
+            "0.28.1",
+            ("tensorflow", "keras"),
+            ["parallel/test_tensorflow.py", "parallel/test_tensorflow2_keras.py"],
+        ),
         ("0.28.1", ("mxnet",), []),
         ("0.27.0", ("pytorch",), []),
     ],
@@ -52,24 +56,24 @@ def test_horovod_s_tests_are_those_of_the_release_and_the_framework(release, fra
 def test_every_rank_must_come_to_the_end_of_horovod_s_tests(tmp_path, monkeypatch):
     def run(command, cwd=None, **_):
         commands.append(list(map(str, command)))
-        for rank in range(finished if cwd else 0):
+        for rank in range(finished if "-np" in command else 0):
             (cwd / f"{rank}.xml").write_text(junit(a="passed"))
         return types.SimpleNamespace(output="")
 
     monkeypatch.setattr(ranks.process, "run", run)
     monkeypatch.setattr(ranks.clone, "ensure", lambda *_: None)
+    monkeypatch.setattr(ranks.shutil, "copytree", lambda *_: None)
     monkeypatch.setattr(ranks, "find_program", lambda target, name: f"/bin/{name}")
     target = ranks.Target(pathlib.Path("/python"), {"PATH": "/bin"})
     commands, finished = [], 2
 
     def names(variants):
         on_ranks = Ranks(target, variants, tmp_path, tmp_path / "log")
-        return [
-            found[0] for found in ranks.run_tests(TESTS, "0.28.1", ["test_torch.py"], on_ranks)
-        ]
+        files = ["parallel/test_torch.py"]
+        return [found[0] for found in ranks.run_tests(TESTS, "0.28.1", files, on_ranks)]
 
     assert names("+mpi+gloo") == ["test_torch.py, mpirun", "test_torch.py, horovodrun --gloo"]
-    assert commands[1][:3] == ["/bin/mpirun", "-np", "2"]
+    assert commands[2][:3] == ["/bin/mpirun", "-np", "2"]
     finished = 1
     with pytest.raises(HvdError, match="1 of 2 ranks"):
         names("~mpi+gloo")

@@ -18,12 +18,17 @@ from junitparser import JUnitXml
 from hvd.core import paths, process
 from hvd.core.errors import HvdError
 from hvd.fetch import clone
+from hvd.fetch.source import patch
 from hvd.matrix.definition import Upstream
 from hvd.model import specs
 from hvd.model.versions import Pin, pinned
 from hvd.smoke.launch import LAUNCHERS, Launcher, Target, environment, find_program
 
 PROGRAM = pathlib.Path(__file__).with_name("program_tests.py")
+#: What Horovod's tests say of the behaviour that the recipe's patches change.
+PATCH = paths.ROOT / "ci" / "upstream-tests.patch"
+#: The directory of Horovod's tests that are run on several ranks.
+_PARALLEL = "parallel"
 #: One launcher for each controller.
 _LAUNCHERS = ("mpirun", "horovodrun --gloo")
 #: The variable that replaces the address of Horovod's source in ci/versions.yaml.
@@ -110,10 +115,11 @@ def test_files(upstream: Upstream, release: str, frameworks: Container[str]) -> 
 def run_tests(
     upstream: Upstream, release: str, files: List[str], ranks: Ranks
 ) -> Iterator[Tuple[str, Dict[str, int], List[str]]]:
-    """Run each test file of ``release`` on two ranks, over each controller that was built.
+    """Run the test files of ``release``: those in parallel/ on two ranks, over each controller
+    that was built, and others in one process.
 
     Yields:
-        The file with the launcher; then as `count`.
+        The file, with the launcher; then as `count`.
 
     Raises:
         HvdError: the source or a requirement cannot be fetched, or a rank left no outcomes.
@@ -128,21 +134,42 @@ def run_tests(
     # last: what the cell has comes before what the tests brought along
     python_path = [target.environment.get("PYTHONPATH", ""), str(extra)]
     variables = {"PYTHONPATH": os.pathsep.join(filter(None, python_path))}
-    for file, launcher in itertools.product(files, ranks.launchers):
-        name = f"{file}, {launcher.name}"
-        with tempfile.TemporaryDirectory() as scratch:
-            results = pathlib.Path(scratch)
-            asked = (launcher, _RANKS, [PROGRAM, source / "test" / "parallel" / file, results])
-            # pytest's exit status says no more than its results
-            ranks.run(*asked, variables, _TESTS_TIMEOUT, cwd=results, check=False)
-            reports = [path.read_text() for path in sorted(results.glob("*.xml"))]
-        if len(reports) != _RANKS:
-            raise HvdError(
-                f"{name}: {len(reports)} of {_RANKS} ranks finished",
-                "see the log for their output",
-                ranks.log,
-            )
-        yield (name, *count(reports, upstream.failing))
+    tests = ranks.scratch / "upstream-tests"
+    shutil.rmtree(tests, ignore_errors=True)
+    shutil.copytree(source / "test", tests / "test")
+    patch(tests, [PATCH], ranks.log)
+    for file in files:
+        directory, _, name = file.partition("/")
+        if directory != _PARALLEL:
+            reports = _reports(ranks, ranks.launchers[0], tests / "test" / file, variables, 1)
+            yield (file, *count(reports, upstream.failing))
+            continue
+        for launcher in ranks.launchers:
+            reports = _reports(ranks, launcher, tests / "test" / file, variables, _RANKS)
+            yield (f"{name}, {launcher.name}", *count(reports, upstream.failing))
+
+
+def _reports(
+    ranks: Ranks,
+    launcher: Launcher,
+    file: pathlib.Path,
+    variables: Mapping[str, str],
+    number: int,
+) -> List[str]:
+    """Run pytest over a file on a ``number`` of ranks; return their JUnit files."""
+    with tempfile.TemporaryDirectory() as scratch:
+        results = pathlib.Path(scratch)
+        asked = (launcher, number, [PROGRAM, file, results], variables, _TESTS_TIMEOUT)
+        # pytest's exit status says no more than its results
+        ranks.run(*asked, cwd=results, check=False)
+        reports = [path.read_text() for path in sorted(results.glob("*.xml"))]
+    if len(reports) != number:
+        raise HvdError(
+            f"{file.name}, {launcher.name}: {len(reports)} of {number} ranks finished",
+            "see the log for their output",
+            ranks.log,
+        )
+    return reports
 
 
 def count(reports: List[str], failing: Container[str]) -> Tuple[Dict[str, int], List[str]]:
