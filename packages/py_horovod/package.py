@@ -635,6 +635,10 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     patch("torch-compression.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/torch/functions.py#L223
     patch("object-names.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/ops/mpi_operations.cc#L420
+    patch("large-counts.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/operations.cc#L1954
+    patch("alltoall-splits.patch", when="@0.28.1")
 
     @property
     def parallel(self) -> bool:

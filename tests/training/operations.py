@@ -172,3 +172,11 @@ def counted(world):
     from horovod.torch import mpi_ops
 
     return len(mpi_ops._handle_map)
+
+
+def broadcast_bytes(world, count):
+    """Broadcast that many bytes, and look at those at the ends and in the middle."""
+    data = torch.full((count,), world.rank + 1, dtype=torch.uint8)
+    world.hvd.broadcast_(data, root_rank=0, name="many bytes")
+    places = [0, 7, count // 2 - 1, count // 2, count - 8, count - 1]
+    return "" if all(data[place] == 1 for place in places) else "not all bytes came"

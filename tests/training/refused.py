@@ -164,3 +164,28 @@ def refuse_the_gradient_of_max(world):
     detach()"""
     x = torch.ones(2, requires_grad=True)
     return message(world.hvd.allreduce(x, op=world.hvd.Max).sum().backward)
+
+
+def refuse_to_exchange_a_number(world):
+    """ValueError: alltoall expects a tensor with at least one dimension"""
+    return message(world.hvd.alltoall, torch.tensor(1.0))
+
+
+def refuse_splits_that_leave_rows(world):
+    """ValueError: Sum of splits entries is less than the first dimension of tensor
+    tensor[:sum(splits)]"""
+    splits = [1] * world.size
+    return message(world.hvd.alltoall, torch.ones(world.size + 1), splits=splits)
+
+
+def refuse_negative_splits(world):
+    """ValueError: Splits entries must not be negative"""
+    splits = [-1] + [1] * (world.size - 1)
+    return message(world.hvd.alltoall, torch.ones(world.size - 2), splits=splits)
+
+
+def refuse_splits_of_one_rank(world):
+    """plits
+    first dimension"""
+    splits = [1] * world.size
+    return message(world.hvd.alltoall, torch.ones(world.size + (world.rank == 0)), splits=splits)

@@ -8,6 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.ranks import LAUNCHED
+from tests.training.conftest import ranks_of
+
 pytestmark = pytest.mark.xdist_group("built")
 
 FLOATS = ["float64", "float32", "float16", "bfloat16"]
@@ -196,3 +199,10 @@ def test_ranks_that_differ_get_an_error(ranks, what):
     assert all(message in answer.get("error", "") for answer in answers), answers
     assert not any(ranks.values("operations.perform", **spec))
     assert ranks.values("operations.counted") == [0] * ranks.size
+
+
+@pytest.mark.parametrize("launcher", LAUNCHED)
+def test_more_bytes_than_31_bits_count(built_horovod, tmp_path_factory, launcher):
+    """In place, on two ranks alone, as each has two gigabytes."""
+    with ranks_of(built_horovod, tmp_path_factory, launcher, 2) as ranks:
+        assert ranks.values("operations.broadcast_bytes", count=2**31 + 8) == ["", ""]
