@@ -639,6 +639,16 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     patch("large-counts.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/operations.cc#L1954
     patch("alltoall-splits.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/operations.cc#L436-L440
+    patch("gloo-operations.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/issues/4021
+    patch("process-sets.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/runner/elastic/driver.py#L210-L238
+    patch("elastic-driver.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/elastic.py#L141-L144
+    patch("elastic-state.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/issues/3413
+    patch("ray-settings.patch", when="@0.28.1")
 
     @property
     def parallel(self) -> bool:

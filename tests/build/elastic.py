@@ -36,11 +36,15 @@ class Job:
     Args:
         launcher: its process.
         directory: where it runs, with its output and its list of hosts.
+        program: what its workers run.
     """
 
-    def __init__(self, launcher: subprocess.Popen, directory: pathlib.Path) -> None:
+    def __init__(
+        self, launcher: subprocess.Popen, directory: pathlib.Path, program: pathlib.Path
+    ) -> None:
         self.launcher = launcher
         self.directory = directory
+        self.program = program
         self.deadline = time.monotonic() + TIMEOUT
 
     @property
@@ -88,12 +92,12 @@ class Job:
         return psutil.Process(self.launcher.pid).children(recursive=True)
 
     def workers(self) -> Dict[str, psutil.Process]:
-        """The training processes, by the name of their host."""
+        """A training process of each host, by the host's name."""
         found = {}
         for each in self.processes():
             with contextlib.suppress(psutil.Error):
                 words = each.cmdline()
-                if words[1:2] == [str(SCRIPT)]:
+                if words[1:2] == [str(self.program)]:
                     found[each.environ()["HOROVOD_HOSTNAME"]] = each
         return found
 
@@ -114,14 +118,27 @@ def set_hosts(directory: pathlib.Path, slots: Dict[str, int]) -> None:
 
 
 @contextlib.contextmanager
-def job(target: Target, directory: pathlib.Path, *arguments: object) -> Iterator[Job]:
-    """Start a worker on each of `HOSTS`; nothing of the job is left when the block ends."""
+def job(
+    target: Target,
+    directory: pathlib.Path,
+    *arguments: object,
+    program: pathlib.Path = SCRIPT,
+    slots: int = 1,
+) -> Iterator[Job]:
+    """Start workers on `HOSTS`; nothing of the job is left when the block ends.
+
+    Args:
+        arguments: of the program.
+        program: what they run.
+        slots: how many workers a host has.
+    """
     process.adopt_orphans()
     script(directory / "discovery", "exec cat hosts")
-    set_hosts(directory, dict.fromkeys(HOSTS, 1))
-    options = "--gloo -np 2 --min-np 1 --max-np 2 --network-interfaces lo"
+    set_hosts(directory, dict.fromkeys(HOSTS, slots))
+    most = slots * len(HOSTS)
+    options = f"--gloo -np {most} --min-np {slots} --max-np {most} --network-interfaces lo"
     command = [find_program(target, "horovodrun"), *options.split()]
-    command += ["--host-discovery-script", "./discovery", target.python, SCRIPT, *arguments]
+    command += ["--host-discovery-script", "./discovery", target.python, program, *arguments]
     settings = {
         "OMP_NUM_THREADS": "1",
         # milliseconds between operations: a slow job is quick enough here, and leaves the
@@ -142,7 +159,7 @@ def job(target: Target, directory: pathlib.Path, *arguments: object) -> Iterator
             start_new_session=True,
         )
     try:
-        yield Job(launcher, directory)
+        yield Job(launcher, directory, program)
     finally:
         process.kill_tree(launcher.pid, spare=before)
         launcher.wait()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import pathlib
 import sys
 import zipfile
 
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from hvd.smoke.launch import LAUNCHERS, Target
+from hvd.smoke.launch import LAUNCHERS, Target, find_program
 from hvd.smoke.run import run_launcher
 from tests.checkout import run
 
@@ -39,7 +41,10 @@ def test_it_passes_the_smoke_test_elsewhere(built_horovod, wheel, tmp_path):
     install = [sys.executable, "-m", "pip", f"--python={python}", "install", "--no-index"]
     run([*install, "--find-links", wheel.parent, f"horovod=={wheel.name.split('-')[1]}"])
     path = f"{python.parent}:{ours.environment['PATH']}"
-    target = Target(python, {**ours.environment, "PATH": path, "VIRTUAL_ENV": str(venv)})
+    mpi = pathlib.Path(find_program(ours, "mpirun")).resolve().parents[1]
+    libraries = os.pathsep.join([str(mpi / "lib"), ours.environment.get("LD_LIBRARY_PATH", "")])
+    variables = {"PATH": path, "VIRTUAL_ENV": str(venv), "LD_LIBRARY_PATH": libraries}
+    target = Target(python, {**ours.environment, **variables})
     where = "import horovod.torch.mpi_ops as ops; print(ops.__file__)"
     assert str(place) in run([python, "-c", where], env=target.environment)
     for launcher in (LAUNCHERS[0], LAUNCHERS[2]):

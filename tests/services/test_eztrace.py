@@ -35,12 +35,16 @@ def traced(target, installed, tmp_path, text: str) -> subprocess.CompletedProces
     mpirun = pathlib.Path(find_program(target, "mpirun"))
     if b"Open MPI" not in subprocess.run([mpirun, "--version"], capture_output=True).stdout:
         pytest.skip("the commands are those for Open MPI")
-    (libraries,) = installed.glob("usr/lib/*-linux-gnu")
+    # without the MPI that the package depends on, and what that one needs
+    libraries = tmp_path / "lib"
+    libraries.mkdir()
+    for pattern in ("libeztrace*", "libopen-trace-format2*"):
+        for library in installed.glob(f"usr/lib/*-linux-gnu/{pattern}"):
+            (libraries / library.name).symlink_to(library)
     example = "examples/pytorch/train.py"
     (tmp_path / "program.py").write_text(PROGRAM)
     variables = environment(LAUNCHED["mpirun"], target, 300)
     variables["PATH"] = f"{mpirun.parent}:{installed}/usr/bin:{variables['PATH']}"
-    # its own MPI comes before the one that EZTrace's package depends on
     own = [str(mpirun.resolve().parent.parent / "lib"), variables.get("LD_LIBRARY_PATH", "")]
     variables["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [*own, str(libraries)]))
     (tmp_path / "examples").symlink_to(paths.ROOT / "examples")

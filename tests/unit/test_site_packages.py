@@ -153,7 +153,8 @@ def test_compilers_do_not_need_modules(name) -> None:
     """Spack loads them to ask a compiler for its libc, and stops where there are none."""
     for external in packages(site_check.file(name))["gcc"]["externals"]:
         assert "modules" not in external
-        assert set(external["extra_attributes"]["compilers"]) == {"c", "cxx", "fortran"}
+        # a machine may lack a Fortran compiler, which nothing of Horovod needs
+        assert {"c", "cxx"} <= set(external["extra_attributes"]["compilers"])
     # with one colon, compilers that Spack found on the machine would stand beside it
     assert re.search(r"^  gcc::$", site_check.file(name).read_text(), re.MULTILINE)
 
