@@ -648,7 +648,11 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/elastic.py#L141-L144
     patch("elastic-state.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/issues/3413
-    patch("ray-settings.patch", when="@0.28.1")
+    patch("ray-executor.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/ray/runner.py#L103-L131
+    patch("ray-rendezvous.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/ray/runner.py#L579-L599
+    patch("ray-callbacks.patch", when="@0.28.1")
 
     @property
     def parallel(self) -> bool:

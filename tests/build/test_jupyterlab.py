@@ -8,16 +8,14 @@ import re
 import signal
 import stat
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 
 import psutil
 import pytest
 
-from hvd.core import paths
 from hvd.jupyter import kernel
-from tests import builds
+from tests import builds, kept
 from tests.checkout import wait_for
 
 #: Seconds for JupyterLab to start.
@@ -28,17 +26,8 @@ PINNED = pathlib.Path(__file__).with_name("requirements-jupyterlab.txt")
 
 @pytest.fixture(scope="session")
 def jupyter():
-    """A JupyterLab, in a virtual environment that is kept in the cache."""
-    place = paths.cache() / "jupyterlab"
-    if not (place / "whole").is_file():
-        for command in (
-            [sys.executable, "-m", "venv", "--clear", place],
-            [place / "bin" / "python", "-m", "pip", "install", "--require-hashes", "-r", PINNED],
-        ):
-            done = subprocess.run(command, capture_output=True, text=True)
-            if done.returncode:
-                pytest.skip(f"pip installs no JupyterLab: {done.stderr[-300:]}")
-        (place / "whole").touch()
+    """A JupyterLab."""
+    place = kept.environment("jupyterlab", PINNED)
     return kernel.find_jupyter(str(place / "bin" / "jupyter"))
 
 

@@ -128,7 +128,20 @@ def test_a_script_is_that_of_the_document(document, options, exports, launched) 
     assert [line for line in words(ours) if line in theirs] == theirs
     added = [line for line in words(ours) if line not in theirs and line != [":"]]
     values = [["export", f"{name}={value}"] for name, value in exports.items()]
-    assert [line for line in added if line != ["#!/bin/bash"]] == values
+    stalled = words(batch.STALLED)
+    assert [line for line in added if line != ["#!/bin/bash"]] == [*values, *stalled]
+
+
+def test_a_job_of_which_a_rank_hangs_ends(launched) -> None:
+    done = launched("vista-hvd --batch --nodes 2 --account a -- python train.py".split())
+    assert batch.STALLED in done.out.splitlines()
+    for before, after in ((None, "1800"), ("60", "60"), ("0", "0")):
+        name = "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"
+        variables = {**os.environ, **({name: before} if before else {})}
+        printed = subprocess.check_output(
+            ["sh", "-c", f"{batch.STALLED}\nprintenv {name}"], env=variables, text=True
+        )
+        assert printed == f"{after}\n"
 
 
 def test_the_reservation_of_two_nodes_on_a_rack(launched) -> None:

@@ -56,8 +56,9 @@ def test_horovod_s_tests_are_those_of_the_release_and_the_framework(release, fra
 def test_every_rank_must_come_to_the_end_of_horovod_s_tests(tmp_path, monkeypatch):
     def run(command, cwd=None, **_):
         commands.append(list(map(str, command)))
-        for rank in range(finished if "-np" in command else 0):
-            (cwd / f"{rank}.xml").write_text(junit(a="passed"))
+        alone = str(ranks.PROGRAM) in commands[-1] and "-np" not in command
+        for rank in range(finished if "-np" in command else int(alone)):
+            (pathlib.Path(cwd) / f"{rank}.xml").write_text(junit(a="passed"))
         return types.SimpleNamespace(output="")
 
     monkeypatch.setattr(ranks.process, "run", run)
@@ -69,11 +70,13 @@ def test_every_rank_must_come_to_the_end_of_horovod_s_tests(tmp_path, monkeypatc
 
     def names(variants):
         on_ranks = Ranks(target, variants, tmp_path, tmp_path / "log")
-        files = ["parallel/test_torch.py"]
+        files = ["parallel/test_torch.py", "single/test_run.py"]
         return [found[0] for found in ranks.run_tests(TESTS, "0.28.1", files, on_ranks)]
 
-    assert names("+mpi+gloo") == ["test_torch.py, mpirun", "test_torch.py, horovodrun --gloo"]
+    launched = ["test_torch.py, mpirun", "test_torch.py, horovodrun --gloo"]
+    assert names("+mpi+gloo") == [*launched, "single/test_run.py"]
     assert commands[2][:3] == ["/bin/mpirun", "-np", "2"]
+    assert commands[4][:2] == ["/python", str(ranks.PROGRAM)]
     finished = 1
     with pytest.raises(HvdError, match="1 of 2 ranks"):
         names("~mpi+gloo")

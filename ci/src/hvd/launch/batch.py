@@ -12,6 +12,14 @@ from hvd.launch import methods, schedulers
 from hvd.launch.request import Request
 from hvd.model import built, environment
 
+#: A job that waits for a rank that hangs ends after half an hour, as PyTorch's over Gloo does.
+#: Without it, Horovod warns and waits until the allocation ends:
+#: https://horovod.readthedocs.io/en/stable/timeline.html and
+#: https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.init_process_group
+STALLED = "export {0}=${{{0}:-1800}}  # a rank that hangs ends the job; 0: never".format(
+    "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"
+)
+
 
 def script(request: Request) -> str:
     """Return the whole batch script.
@@ -30,7 +38,8 @@ def script(request: Request) -> str:
     # activate.sh was written for some number of nodes; the exports are for this one
     middle = [prepared, exported] if _activation(request) else [exported, prepared]
     enter = [scheduler.enter] if scheduler.enter else []
-    parts = [[scheduler.shell, *head], enter, *middle, [_launch(request)]]
+    stalled = [] if request.torch else [STALLED]
+    parts = [[scheduler.shell, *head], enter, *middle, stalled, [_launch(request)]]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 

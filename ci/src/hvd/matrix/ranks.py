@@ -22,7 +22,7 @@ from hvd.fetch.source import patch
 from hvd.matrix.definition import Upstream
 from hvd.model import specs
 from hvd.model.versions import Pin, pinned
-from hvd.smoke.launch import LAUNCHERS, Launcher, Target, environment, find_program
+from hvd.smoke.launch import LAUNCHERS, Launcher, Target, environment, find_program, small_machine
 
 PROGRAM = pathlib.Path(__file__).with_name("program_tests.py")
 #: What Horovod's tests say of the behaviour that the recipe's patches change.
@@ -133,41 +133,54 @@ def run_tests(
     process.run(command, log=ranks.log, env=dict(target.environment), timeout=_TESTS_TIMEOUT)
     # last: what the cell has comes before what the tests brought along
     python_path = [target.environment.get("PYTHONPATH", ""), str(extra)]
-    variables = {"PYTHONPATH": os.pathsep.join(filter(None, python_path))}
     tests = ranks.scratch / "upstream-tests"
     shutil.rmtree(tests, ignore_errors=True)
     shutil.copytree(source / "test", tests / "test")
     patch(tests, [PATCH], ranks.log)
-    for file in files:
-        directory, _, name = file.partition("/")
-        if directory != _PARALLEL:
-            reports = _reports(ranks, ranks.launchers[0], tests / "test" / file, variables, 1)
-            yield (file, *count(reports, upstream.failing))
+    for file in map(pathlib.PurePath, files):
+        path = tests / "test" / file
+        # what tests send to the ranks that they start names their module
+        found = os.pathsep.join(filter(None, [*python_path, str(path.parent)]))
+        if file.parts[0] != _PARALLEL:
+            yield (str(file), *count([_report(ranks, path, found)], upstream.failing))
             continue
         for launcher in ranks.launchers:
-            reports = _reports(ranks, launcher, tests / "test" / file, variables, _RANKS)
-            yield (f"{name}, {launcher.name}", *count(reports, upstream.failing))
+            reports = _reports(ranks, launcher, path, found)
+            yield (f"{file.name}, {launcher.name}", *count(reports, upstream.failing))
 
 
-def _reports(
-    ranks: Ranks,
-    launcher: Launcher,
-    file: pathlib.Path,
-    variables: Mapping[str, str],
-    number: int,
-) -> List[str]:
-    """Run pytest over a file on a ``number`` of ranks; return their JUnit files."""
-    with tempfile.TemporaryDirectory() as scratch:
-        results = pathlib.Path(scratch)
-        asked = (launcher, number, [PROGRAM, file, results], variables, _TESTS_TIMEOUT)
+def _report(ranks: Ranks, file: pathlib.Path, python_path: str) -> str:
+    """Run pytest over a file in one process, which may start ranks; return its JUnit file."""
+    own = ranks.target.environment
+    with tempfile.TemporaryDirectory() as results:
+        process.run(
+            [ranks.target.python, PROGRAM, file, results],
+            log=ranks.log,
+            env={**own, **small_machine(own["PATH"]), "PYTHONPATH": python_path},
+            timeout=_TESTS_TIMEOUT,
+            cwd=results,
+            check=False,
+        )
+        return _collected(results, 1, file.name, ranks.log)[0]
+
+
+def _reports(ranks: Ranks, launcher: Launcher, file: pathlib.Path, python_path: str) -> List[str]:
+    """Run pytest over a file on `_RANKS` ranks; return their JUnit files."""
+    with tempfile.TemporaryDirectory() as results:
+        variables = {"PYTHONPATH": python_path}
+        asked = (launcher, _RANKS, [PROGRAM, file, results], variables, _TESTS_TIMEOUT)
         # pytest's exit status says no more than its results
         ranks.run(*asked, cwd=results, check=False)
-        reports = [path.read_text() for path in sorted(results.glob("*.xml"))]
+        return _collected(results, _RANKS, f"{file.name}, {launcher.name}", ranks.log)
+
+
+def _collected(directory: str, number: int, name: str, log: pathlib.Path) -> List[str]:
+    reports = [path.read_text() for path in sorted(pathlib.Path(directory).glob("*.xml"))]
     if len(reports) != number:
         raise HvdError(
-            f"{file.name}, {launcher.name}: {len(reports)} of {number} ranks finished",
+            f"{name}: {len(reports)} of {number} ranks finished",
             "see the log for their output",
-            ranks.log,
+            log,
         )
     return reports
 
