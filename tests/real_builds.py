@@ -97,6 +97,28 @@ def built_horovod(built_by_pip) -> Built:
     return built_by_pip
 
 
+@dataclasses.dataclass
+class BuiltFrom:
+    """What ``./hvd build --spec`` has built."""
+
+    record: pathlib.Path
+
+    @property
+    def target(self) -> Target:
+        return target(self.record)
+
+
+@pytest.fixture(scope="session")
+def built_tensorflow(build_checkout, built_by_pip) -> BuiltFrom:
+    """Horovod with TensorFlow and Keras 3, by pip."""
+    records = build_checkout.state / "built"
+    before = set(records.glob("*-pip.json"))
+    spec = "py-horovod frameworks=tensorflow"
+    build_checkout.hvd("build", "local-hvd", "--engine=pip", f"--spec={spec}")
+    (record,) = set(records.glob("*-pip.json")) - before
+    return BuiltFrom(record)
+
+
 @pytest.fixture(params=["pip", "spack"])
 def built(request) -> Built:
     """The build of each engine in turn."""

@@ -653,6 +653,22 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     patch("ray-rendezvous.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/ray/runner.py#L579-L599
     patch("ray-callbacks.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/tensorflow/__init__.py#L382-L417
+    patch("tf-names.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/issues/2654
+    patch("tf-gradients.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/issues/2120
+    patch("tf-tape.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/issues/4290
+    patch("keras-optimizer.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/tensorflow/functions.py#L31-L66
+    patch("tf-broadcast.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/issues/2550
+    patch("tf-elastic.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/_keras/callbacks.py#L62-L106
+    patch("keras-callbacks.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/tensorflow/sync_batch_norm.py#L33-L52
+    patch("tf-sync-batch-norm.patch", when="@0.28.1")
 
     @property
     def parallel(self) -> bool:

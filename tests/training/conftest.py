@@ -57,24 +57,48 @@ def ranks_of(built, tmp_path_factory, launcher, ranks, **options) -> Iterator[Ra
         found.close()
 
 
-@pytest.fixture(scope="session", params=WORLDS, ids=lambda world: f"{world[0]}, {world[1]} ranks")
-def ranks(request, built_horovod, tmp_path_factory) -> Iterator[Ranks]:
-    """Ranks of Horovod, by each launcher."""
-    with ranks_of(built_horovod, tmp_path_factory, *request.param) as found:
-        yield found
+def world_name(world) -> str:
+    return f"{world[0]}, {world[1]} ranks"
 
 
-@pytest.fixture(scope="session")
-def one_process(built_horovod, tmp_path_factory):
+@contextlib.contextmanager
+def one_processes(built, tmp_path_factory, world: str) -> Iterator[Callable[[int], Ranks]]:
     """A function that gives one process, to compare with a number of ranks."""
     with contextlib.ExitStack() as stack:
         found = {}
 
         def of(size: int) -> Ranks:
             if size not in found:
-                options = {"world": "OneProcess", "size": size}
-                one = ranks_of(built_horovod, tmp_path_factory, "", 1, **options)
+                options = {"world": world, "size": size}
+                one = ranks_of(built, tmp_path_factory, "", 1, **options)
                 found[size] = stack.enter_context(one)
             return found[size]
 
+        yield of
+
+
+@pytest.fixture(scope="session", params=WORLDS, ids=world_name)
+def ranks(request, built_horovod, tmp_path_factory) -> Iterator[Ranks]:
+    """Ranks of Horovod with PyTorch, by each launcher."""
+    with ranks_of(built_horovod, tmp_path_factory, *request.param) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def one_process(built_horovod, tmp_path_factory):
+    with one_processes(built_horovod, tmp_path_factory, "worlds.OneProcess") as of:
+        yield of
+
+
+@pytest.fixture(scope="session", params=WORLDS, ids=world_name)
+def keras_ranks(request, built_tensorflow, tmp_path_factory) -> Iterator[Ranks]:
+    """Ranks of Horovod with TensorFlow and Keras, by each launcher."""
+    world = {"world": "worlds_keras.Horovod"}
+    with ranks_of(built_tensorflow, tmp_path_factory, *request.param, **world) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def one_keras_process(built_tensorflow, tmp_path_factory):
+    with one_processes(built_tensorflow, tmp_path_factory, "worlds_keras.OneProcess") as of:
         yield of

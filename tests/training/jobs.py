@@ -102,14 +102,19 @@ class Job:
 
 @contextlib.contextmanager
 def started(
-    built, launcher: str, ranks: int, directory: pathlib.Path, world: str = "Horovod", **variables
+    built,
+    launcher: str,
+    ranks: int,
+    directory: pathlib.Path,
+    world: str = "worlds.Horovod",
+    **variables,
 ) -> Iterator[Job]:
     """Start ranks of a build, and end them with the block.
 
     Args:
         built: the fixture ``built_horovod``.
         launcher: one of `tests.ranks.LAUNCHED`; empty for processes without Horovod.
-        world: a class of `worlds`.
+        world: a class of `worlds` or `worlds_keras`, with its module.
     """
     for rank in range(ranks):
         for name in ("calls", "answers"):

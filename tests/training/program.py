@@ -1,16 +1,14 @@
 """Run by each rank: calls functions as it is asked to, and answers with what they return.
 
-Usage: program.py WORLD DIRECTORY RANK SIZE, with a class of `worlds` and a directory with two
-named pipes for each rank, ``RANK.calls`` and ``RANK.answers``.  Both have a JSON value a line.
-RANK and SIZE are empty where the launcher tells them.
+Usage: program.py MODULE.CLASS DIRECTORY RANK SIZE, with a class of `worlds` or `worlds_keras` and
+a directory with two named pipes for each rank, ``RANK.calls`` and ``RANK.answers``.  Both have a
+JSON value a line.  RANK and SIZE are empty where the launcher tells them.
 """
 
 import importlib
 import json
 import sys
 import traceback
-
-import worlds
 
 
 def answer(world, line):
@@ -25,7 +23,8 @@ def answer(world, line):
 
 
 def main(kind, directory, rank, size):
-    world = getattr(worlds, kind)(rank, size)
+    module, _, name = kind.partition(".")
+    world = getattr(importlib.import_module(module), name)(rank, size)
     with open(f"{directory}/{world.rank}.calls") as calls:
         with open(f"{directory}/{world.rank}.answers", "w") as answers:
             for line in calls:

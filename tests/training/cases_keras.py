@@ -1,0 +1,556 @@
+"""Keras scripts that must train as one process over the whole batch does.
+
+Each case is a function of a `worlds_keras.World` that trains and returns the model, or values by
+name.  `CASES` has all of them by name.
+"""
+
+import inspect
+import pathlib
+import tempfile
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import layers, optimizers
+
+#: Steps of a case.
+STEPS = 4
+#: Samples of a batch: for two and three ranks.
+SAMPLES = 24
+
+CASES = {}
+
+
+def case(function=None, *, rounding="float64"):
+    """Enter a case into the table.
+
+    Args:
+        rounding: the coarsest type that it computes with.
+    """
+
+    def enter(function):
+        function.rounding = rounding
+        CASES[function.__name__] = function
+        return function
+
+    return enter(function) if function else enter
+
+
+def names(world):
+    return list(CASES)
+
+
+def run(world, case):
+    """Run a case, and return what it ended with as lists of numbers by name."""
+    world.begin()
+    made = CASES[case](world)
+    if isinstance(made, keras.Model):
+        made = snapshot(made)
+    return {name: np.ravel(value).astype(float).tolist() for name, value in made.items()}
+
+
+def rounding(world, case):
+    """How far 1 is from the next number of the coarsest type that a case computes with."""
+    return float(np.finfo(CASES[case].rounding).eps)
+
+
+def reference(world, case, order):
+    """Run a case in one process that adds up the samples in another order, which 0 leaves."""
+    world.order = order
+    return run(world, case)
+
+
+def snapshot(model):
+    """Weights of a model, and variables of its optimizer, by their places."""
+    found = {f"weight {i}": weight for i, weight in enumerate(model.get_weights())}
+    for i, variable in enumerate(model.optimizer.variables):
+        found[f"optimizer {i}"] = keras.ops.convert_to_numpy(variable)
+    return found
+
+
+def network(*, dtype=None, **first):
+    return keras.Sequential(
+        [
+            keras.Input((5,)),
+            layers.Dense(8, activation="tanh", **first),
+            layers.Dense(3, dtype=dtype),
+        ]
+    )
+
+
+def samples(step):
+    random = np.random.RandomState(step)
+    return random.randn(SAMPLES, 5), random.randn(SAMPLES, 3)
+
+
+def sgd(**options):
+    return optimizers.SGD(0.1, **{"momentum": 0.9, **options})
+
+
+def fit(world, model, optimizer, steps=STEPS, first=0, wrap=True, compile=(), **options):
+    """Train by model.fit(), a step a batch."""
+    distributed = world.distribute(optimizer) if wrap else optimizer
+    model.compile(distributed, "mse", **dict(compile))
+    x, y, size = world.batches([samples(step) for step in range(first, first + steps)])
+    callbacks = [*world.callbacks(model), *options.pop("callbacks", [])]
+    settings = {"batch_size": size, "shuffle": False, "verbose": 0, **options}
+    model.fit(x, y, callbacks=callbacks, **settings)
+    return model
+
+
+def loop(world, model, step, steps=STEPS):
+    """Train by ``step(x, y)``."""
+    world.callbacks(model)
+    for number in range(steps):
+        step(*map(tf.constant, world.batch(*samples(number))))
+    return model
+
+
+# Every optimizer of Keras
+
+
+def options_of(kind):
+    """Options of an optimizer, as far as its constructor has them."""
+    wanted = {"learning_rate": 0.05, "momentum": 0.9, "weight_decay": 0.1, "use_ema": True}
+    known = inspect.signature(kind.__init__).parameters
+    return {name: value for name, value in wanted.items() if name in known}
+
+
+def add_optimizers():
+    # these have others in them: below
+    others = {"Optimizer", "LossScaleOptimizer", "MultiOptimizer"}
+    kinds = [
+        kind
+        for name, kind in vars(optimizers).items()
+        if inspect.isclass(kind) and issubclass(kind, optimizers.Optimizer) and name not in others
+    ]
+    for kind in kinds:
+
+        def train_with(world, kind=kind):
+            return fit(world, network(), kind(**options_of(kind)))
+
+        train_with.__name__ = f"optimizer {kind.__name__}"
+        case(train_with)
+
+
+add_optimizers()
+
+
+# Loops
+
+
+@case
+def fit_eagerly(world):
+    return fit(world, network(), sgd(), compile={"run_eagerly": True})
+
+
+@case
+def fit_several_steps_at_once(world):
+    return fit(world, network(), sgd(), compile={"steps_per_execution": 2})
+
+
+@case
+def train_on_batches(world):
+    model = network()
+    model.compile(world.distribute(sgd()), "mse")
+    return loop(world, model, lambda x, y: model.train_on_batch(x, y))
+
+
+@case
+def train_step_of_ones_own(world):
+    class Model(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.inner = network()
+
+        def call(self, x):
+            return self.inner(x)
+
+        def train_step(self, data):
+            x, y = data
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(keras.losses.mean_squared_error(y, self(x)))
+            gradients = tape.gradient(loss, self.trainable_variables)
+            self.optimizer.apply_gradients(zip(gradients, self.trainable_variables))
+            return {"loss": loss}
+
+    model = Model()
+    model.build((None, 5))
+    return fit(world, model, sgd())
+
+
+def mean_squared(model, x, y):
+    return tf.reduce_mean(keras.losses.mean_squared_error(y, model(x)))
+
+
+def by_tape(world, decorate, **options):
+    model, optimizer = network(), sgd()
+    model.compile(optimizer, "mse")
+    optimizer.build(model.trainable_variables)
+
+    @decorate
+    def step(x, y):
+        with world.tape(tf.GradientTape(), **options) as tape:
+            loss = mean_squared(model, x, y)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply(gradients, model.trainable_variables)
+
+    return loop(world, model, step)
+
+
+@case
+def tape(world):
+    return by_tape(world, tf.function)
+
+
+@case
+def tape_eagerly(world):
+    return by_tape(world, lambda step: step)
+
+
+@case
+def tape_with_groups(world):
+    return by_tape(world, tf.function, groups=2)
+
+
+@case
+def tape_with_more_groups_than_gradients(world):
+    return by_tape(world, tf.function, groups=9)
+
+
+@case
+def tape_of_nested_sources(world):
+    model, optimizer = network(), sgd(momentum=0.0)
+    model.compile(optimizer, "mse")
+    first, last = model.layers
+
+    @tf.function
+    def step(x, y):
+        with world.tape(tf.GradientTape(persistent=True)) as tape:
+            loss = mean_squared(model, x, y)
+        sources = {"first": [first.kernel, first.bias], "last": last.kernel}
+        gradients = tape.gradient(loss, sources)
+        one = tape.gradient(loss, last.bias)
+        gradients = [*gradients["first"], gradients["last"], one]
+        optimizer.apply(gradients, model.trainable_variables)
+
+    return loop(world, model, step)
+
+
+@case
+def two_tapes_in_one_function(world):
+    """As of generator and discriminator."""
+    models = [network(), network()]
+    both = keras.Sequential([keras.Input((5,)), models[0], layers.Dense(5), models[1]])
+    makers = [sgd(), sgd()]
+    both.compile(makers[1], "mse")
+    for model, optimizer in zip(models, makers):
+        optimizer.build(model.trainable_variables)
+
+    @tf.function
+    def step(x, y):
+        with world.tape(tf.GradientTape()) as one, world.tape(tf.GradientTape()) as two:
+            losses = [mean_squared(models[0], x, y), tf.reduce_mean(both(x) ** 2)]
+        for tape, loss, model, optimizer in zip((one, two), losses, models, makers):
+            weights = model.trainable_variables
+            optimizer.apply(tape.gradient(loss, weights), weights)
+
+    return loop(world, both, step)
+
+
+# What stands between gradients and weights
+
+
+@case
+def clipping_by_norm(world):
+    return fit(world, network(), sgd(clipnorm=0.05))
+
+
+@case
+def clipping_by_global_norm(world):
+    return fit(world, network(), sgd(global_clipnorm=0.05))
+
+
+@case
+def clipping_by_value(world):
+    return fit(world, network(), sgd(clipvalue=0.01))
+
+
+@case
+def schedule(world):
+    rate = optimizers.schedules.ExponentialDecay(0.1, 2, 0.5, staircase=True)
+    return fit(world, network(), optimizers.SGD(rate, momentum=0.9))
+
+
+@case
+def schedule_by_callback(world):
+    callback = keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate / 2)
+    return fit(world, network(), sgd(), callbacks=[callback], epochs=3)
+
+
+@case
+def accumulation_by_keras(world):
+    return fit(world, network(), sgd(gradient_accumulation_steps=2))
+
+
+@case
+def accumulation_by_horovod(world):
+    """Two passes are one step over both batches, for schedules and Adam's correction too."""
+    rate = optimizers.schedules.ExponentialDecay(0.05, 1, 0.5, staircase=True)
+    model, optimizer = network(), optimizers.Adam(rate)
+    if not world.one_process:
+        options = {"backward_passes_per_step": 2, "average_aggregated_gradients": True}
+        return fit(world, model, world.distribute(optimizer, **options), wrap=False)
+    for step in range(0, STEPS, 2):
+        pairs = zip(samples(step), samples(step + 1))
+        x, y = world.batch(*(np.concatenate(pair) for pair in pairs))
+        if not step:
+            model.compile(optimizer, "mse")
+        model.train_on_batch(x, y)
+    return model
+
+
+@case
+def groups_by_number(world):
+    options = {} if world.one_process else {"groups": 2}
+    return fit(world, network(), world.distribute(sgd(), **options), wrap=False)
+
+
+@case
+def groups_by_variables(world):
+    model = network()
+    groups = [[model.layers[0].kernel, model.layers[1].bias], [model.layers[0].bias]]
+    options = {} if world.one_process else {"groups": groups}
+    return fit(world, model, world.distribute(sgd(), **options), wrap=False)
+
+
+@case
+def predivided(world):
+    options = {} if world.one_process else {"gradient_predivide_factor": 2.0}
+    return fit(world, network(), world.distribute(sgd(), **options), wrap=False)
+
+
+@case
+def sum_by_the_function_for_tensorflow(world):
+    """horovod.tensorflow.DistributedOptimizer() hands on what it is given."""
+    optimizer = optimizers.SGD(0.1)
+    if world.one_process:
+        optimizer = optimizers.SGD(0.1 * world.size)
+    else:
+        module = world.tensorflow
+        optimizer = module.DistributedOptimizer(optimizer, op=module.Sum, groups=2)
+    return (
+        fit(world, network(), optimizer, wrap=False, steps=2)
+        if world.one_process
+        else {
+            **{
+                key: value
+                for key, value in snapshot(
+                    fit(world, network(), optimizer, wrap=False, steps=2)
+                ).items()
+            },
+            "optimizer 1": 0.1 * world.size,
+        }
+    )
+
+
+def embedded(world, **options):
+    random = np.random.RandomState(0)
+    words, y = random.randint(0, 6, (SAMPLES, 4)), random.randn(SAMPLES, 3)
+    model = keras.Sequential(
+        [keras.Input((4,)), layers.Embedding(9, 5), layers.Flatten(), layers.Dense(3)]
+    )
+    model.compile(world.distribute(sgd(), **options), "mse")
+    world.callbacks(model)
+    for _ in range(STEPS):
+        model.train_on_batch(*world.batch(words, y))
+    return model
+
+
+@case
+def several_optimizers_in_one(world):
+    if not hasattr(optimizers, "MultiOptimizer"):
+        return fit(world, network(), sgd())
+    parts = optimizers.OptimizerMap(sgd(), {".*bias": optimizers.Adam(0.05)})
+    return fit(world, network(), optimizers.MultiOptimizer(parts))
+
+
+@case
+def embedding(world):
+    return embedded(world)
+
+
+@case
+def embedding_as_dense(world):
+    return embedded(world, **({} if world.one_process else {"sparse_as_dense": True}))
+
+
+def normalized(world, far=0.0):
+    """Two layers of batch normalization, over the whole batch."""
+    if world.one_process:
+        kind = layers.BatchNormalization
+    else:
+        kind = world.tensorflow.SyncBatchNormalization
+    model = keras.Sequential(
+        [keras.Input((5,)), kind(), layers.Dense(8, activation="tanh"), kind(), layers.Dense(3)]
+    )
+    model.compile(world.distribute(sgd()), "mse")
+    world.callbacks(model)
+    for step in range(STEPS):
+        x, y = samples(step)
+        model.train_on_batch(*world.batch(x + far, y))
+    return model
+
+
+@case
+def batch_normalization(world):
+    return normalized(world)
+
+
+@case
+def batch_normalization_far_from_zero(world):
+    return normalized(world, far=1000.0)
+
+
+@case
+def batch_normalization_of_uneven_batches(world):
+    """Statistics alone, as the mean of uneven means is another one."""
+    layer = layers.BatchNormalization()
+    if not world.one_process:
+        layer = world.tensorflow.SyncBatchNormalization()
+    x, _ = samples(0)
+    if not world.one_process:
+        x = x[:5] if world.rank == 0 else np.array_split(x[5:], world.size - 1)[world.rank - 1]
+    layer(x, training=True)
+    return {"mean": layer.moving_mean.numpy(), "variance": layer.moving_variance.numpy()}
+
+
+# Mixed precision
+
+
+@case(rounding="float16")
+def overflow_on_one_rank(world):
+    """The step is left out, and the scale halved, on all ranks."""
+    keras.config.set_dtype_policy("mixed_float16")
+    keras.config.set_floatx("float32")
+    model = network(dtype="float32")
+    model.compile(world.distribute(sgd()), "mse")
+    world.callbacks(model)
+    for step in range(STEPS):
+        x, y = samples(step)
+        if step == 1:
+            x[-1] = 1e6
+        model.train_on_batch(*world.batch(x.astype("float32"), y.astype("float32")))
+    return {**snapshot(model), "scale": float(model.optimizer.dynamic_scale.value)}
+
+
+@case(rounding="float16")
+def loss_scaling_inside(world):
+    """The optimizer that is distributed scales the loss itself."""
+    keras.config.set_dtype_policy("mixed_float16")
+    keras.config.set_floatx("float32")
+    model = network(dtype="float32")
+    model.compile(world.distribute(optimizers.LossScaleOptimizer(sgd())), "mse")
+    world.callbacks(model)
+    for step in range(STEPS):
+        x, y = samples(step)
+        if step == 1:
+            x[0] = 1e6
+        model.train_on_batch(*world.batch(x.astype("float32"), y.astype("float32")))
+    return model
+
+
+# Optimizers that have been used
+
+
+@case
+def wrapped_after_steps(world):
+    """Its slots, its count of steps, and what its configuration does not have."""
+    model, optimizer = network(), optimizers.AdamW(0.05, weight_decay=0.1)
+    optimizer.exclude_from_weight_decay(var_names=["bias"])
+    model.compile(optimizer, "mse")
+    for step in range(2):
+        model.train_on_batch(*samples(step))
+    return fit(world, model, optimizer, first=2)
+
+
+@case
+def resumed(world):
+    """One rank's file on all ranks."""
+    model = fit(world, network(), optimizers.Adam(0.05), steps=2)
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder, "model.keras")
+        model.save(file)
+        if world.one_process:
+            model = keras.models.load_model(file)
+        else:
+            model = world.hvd.load_model(str(file))
+    optimizer = model.optimizer
+    x, y, size = world.batches([samples(step) for step in (2, 3)])
+    model.fit(x, y, batch_size=size, shuffle=False, verbose=0)
+    assert model.optimizer is optimizer
+    return model
+
+
+@case
+def resumed_by_rank_0_alone(world):
+    """The others build the model, as in Horovod's example; layers were made before on one."""
+    if not world.one_process and world.rank == 1:
+        layers.Dense(2).build((None, 5))
+    model, optimizer = network(), optimizers.Adam(0.05)
+    if world.rank == 0:
+        model.compile(optimizer, "mse")
+        for step in range(2):
+            model.train_on_batch(*samples(step))
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "model.keras")
+            model.save(file)
+            model = keras.models.load_model(file)
+        optimizer = model.optimizer
+    optimizer.build(model.trainable_variables)
+    model.compile(world.distribute(optimizer), "mse")
+    x, y = samples(2)
+    if not world.one_process:
+        world.tensorflow.broadcast_variables(model.weights, root_rank=0)
+        world.tensorflow.broadcast_variables(model.optimizer.variables, root_rank=0)
+    model.train_on_batch(*world.batch(x, y))
+    return model
+
+
+@case
+def copied(world):
+    """A copy of a distributed optimizer is distributed, and so is one that was pickled."""
+    import copy
+    import pickle
+
+    optimizer = world.distribute(sgd())
+    for make in (copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))):
+        optimizer = make(optimizer)
+    return fit(world, network(), optimizer, wrap=False)
+
+
+# What ranks have in their graphs
+
+
+@case
+def metric_on_one_rank(world):
+    metrics = ["mae", "mape"] if world.rank == 1 else []
+    return fit(world, network(), sgd(), compile={"metrics": metrics})
+
+
+@case
+def print_on_one_rank(world):
+    model, optimizer = network(), sgd()
+    model.compile(optimizer, "mse")
+    optimizer.build(model.trainable_variables)
+
+    @tf.function
+    def step(x, y):
+        with world.tape(tf.GradientTape()) as tape:
+            loss = mean_squared(model, x, y)
+            if world.rank == 0:
+                tf.cond(loss < 0, lambda: tf.print(loss), lambda: tf.no_op())
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply(gradients, model.trainable_variables)
+
+    return loop(world, model, step)

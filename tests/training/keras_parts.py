@@ -1,0 +1,193 @@
+"""What ranks do with TensorFlow's operations, each a function that returns what is wrong."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+ROWS = 4
+
+
+def inputs(rank, size):
+    """Rows, of which each rank gets some where they are scattered."""
+    rows = ROWS * size
+    return tf.reshape(tf.range(rows * 2, dtype=tf.float64), (rows, 2)) / 7 + rank
+
+
+def weights(rank, shape):
+    return np.random.RandomState(rank).randn(*shape)
+
+
+def operations(hvd):
+    """By name: the operation, and NumPy's gradient of a rank from those of all outputs."""
+
+    def mine(of, rank, size):
+        return of[ROWS * rank : ROWS * (rank + 1)]
+
+    return {
+        "sum": (lambda x: hvd.allreduce(x, op=hvd.Sum), lambda ys, r, n: sum(ys)),
+        "mean": (lambda x: hvd.allreduce(x, op=hvd.Average), lambda ys, r, n: sum(ys) / n),
+        "grouped": (
+            lambda x: sum(hvd.grouped_allreduce([x, x], op=hvd.Sum)),
+            lambda ys, r, n: 2 * sum(ys),
+        ),
+        "scaled": (
+            lambda x: hvd.allreduce(x, op=hvd.Sum, prescale_factor=0.5, postscale_factor=4.0),
+            lambda ys, r, n: 2 * sum(ys),
+        ),
+        "allgather": (hvd.allgather, lambda ys, r, n: np.split(sum(ys), n)[r]),
+        "grouped allgather": (
+            lambda x: sum(hvd.grouped_allgather([x, x])),
+            lambda ys, r, n: 2 * np.split(sum(ys), n)[r],
+        ),
+        "broadcast": (
+            lambda x: hvd.broadcast(x, 1),
+            lambda ys, r, n: sum(ys) if r == 1 else 0 * ys[0],
+        ),
+        "reducescatter": (
+            lambda x: hvd.reducescatter(x, op=hvd.Sum),
+            lambda ys, r, n: np.concatenate(ys),
+        ),
+        "mean of reducescatter": (
+            lambda x: hvd.reducescatter(x, op=hvd.Average),
+            lambda ys, r, n: np.concatenate(ys) / n,
+        ),
+        "alltoall": (
+            hvd.alltoall,
+            lambda ys, r, n: np.concatenate([mine(y, r, n) for y in ys]),
+        ),
+    }
+
+
+def gradients(world, within):
+    """Of a weighted sum over all ranks' results, against NumPy."""
+    hvd, rank, size = world.tensorflow, world.rank, world.size
+    wrong = []
+    for name, (operation, right) in operations(hvd).items():
+        x = tf.Variable(inputs(rank, size))
+        # a function does not know how much another rank gathers
+        ys = [weights(each, operation(x).shape.as_list()) for each in range(size)]
+
+        def of(x, operation=operation, factors=ys[rank]):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(operation(x) * factors)
+            return tape.gradient(loss, x)
+
+        found = (tf.function(of) if within else of)(x)
+        if not np.allclose(found, right(ys, rank, size), rtol=1e-12):
+            wrong.append(name)
+    return wrong
+
+
+def refuse_gradient(world, op):
+    hvd = world.tensorflow
+    x = tf.Variable([1.0, 2.0])
+    with tf.GradientTape() as tape:
+        y = hvd.allreduce(x, op=getattr(hvd, op))
+    try:
+        tape.gradient(y, x)
+    except (NotImplementedError, LookupError) as error:
+        return str(error)
+    return ""
+
+
+def constant_of_a_graph(world):
+    """It is computed when the graph runs, not when it is made."""
+    hvd = world.tensorflow
+
+    @tf.function
+    def of():
+        return hvd.allreduce(tf.constant(2.0), op=hvd.Sum)
+
+    return [float(of()) for _ in range(2)]
+
+
+def result_that_one_rank_uses(world):
+    hvd = world.tensorflow
+
+    @tf.function
+    def of(x):
+        total = hvd.allreduce(x, op=hvd.Sum)
+        return total if world.rank == 0 else x
+
+    return float(of(tf.constant(1.0)))
+
+
+def captured_tensor(world):
+    hvd = world.tensorflow
+    x = tf.constant([1.0, 2.0])
+
+    @tf.function
+    def of():
+        return hvd.allreduce(x, op=hvd.Sum)
+
+    return of().numpy().tolist()
+
+
+def operations_of_a_function(world):
+    """They are under way at the same time, so that Horovod can fuse them."""
+    hvd = world.tensorflow
+
+    @tf.function
+    def of(*tensors):
+        return [hvd.allreduce(each, op=hvd.Sum) for each in tensors]
+
+    graph = of.get_concrete_function(*[tf.constant(1.0)] * 3).graph
+    found = [op for op in graph.get_operations() if op.type == "HorovodAllreduce"]
+    return [len(found), sum(len(op.control_inputs) for op in found)]
+
+
+def different_metrics(world):
+    """Those of rank 0, which alone validates."""
+    callback = world.hvd.callbacks.MetricAverageCallback()
+    try:
+        callback.on_epoch_end(0, {"loss": 1.0, **({} if world.rank else {"val_loss": 2.0})})
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def mean_of_metrics(world):
+    logs = {"loss": float(world.rank)}
+    world.hvd.callbacks.MetricAverageCallback().on_epoch_end(0, logs)
+    return [type(logs["loss"]).__name__, logs["loss"]]
+
+
+def different_numbers_of_variables(world):
+    variables = [tf.Variable(1.0) for _ in range(1 + world.rank)]
+    try:
+        world.tensorflow.broadcast_variables(variables, root_rank=0)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def refused_optimizers(world):
+    """What is said of what is no optimizer, and of one that is distributed already."""
+    told = []
+    for optimizer in (keras.optimizers.Adam, 7, world.distribute(keras.optimizers.Adam())):
+        try:
+            world.distribute(optimizer)
+        except (TypeError, ValueError) as error:
+            told.append(str(error))
+    return told
+
+
+def by_name(world):
+    return world.distribute("adam").name.rstrip("_0123456789")
+
+
+def momentum_with_loss_scale(world):
+    """The momentum gathered so far follows the rate, inside LossScaleOptimizer too."""
+    from horovod._keras import keras_3
+
+    inner = keras.optimizers.SGD(0.5, momentum=0.9)
+    optimizer = keras.optimizers.LossScaleOptimizer(inner)
+    variable = keras.Variable([1.0])
+    optimizer.build([variable])
+    inner.momentums[0].assign([8.0])
+    keras_3.set_learning_rate(optimizer, 0.25, True)
+    return [float(inner.momentums[0].value[0]), float(inner.learning_rate)]
+
+
+def best_model_checkpoint(world):
+    return str(world.hvd.callbacks.BestModelCheckpoint().save_best_only)

@@ -1,0 +1,61 @@
+"""Operations of TensorFlow, callbacks and optimizers of Keras: right, or an error everywhere."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.xdist_group("built")
+
+
+@pytest.mark.parametrize("within", [False, True], ids=["eagerly", "in a function"])
+def test_gradients_of_operations(keras_ranks, within):
+    assert keras_ranks.values("keras_parts.gradients", within=within) == [[]] * keras_ranks.size
+
+
+@pytest.mark.parametrize("op", ["Min", "Max", "Product"])
+def test_gradients_that_are_refused(keras_ranks, op):
+    for told in keras_ranks.values("keras_parts.refuse_gradient", op=op):
+        assert "Use hvd.allgather()" in told
+
+
+def test_operations_in_functions(keras_ranks):
+    """Each rank runs them, whatever it does with the results, and none waits for another."""
+    size = keras_ranks.size
+    sums = [[2.0 * size] * 2] * size
+    assert keras_ranks.values("keras_parts.constant_of_a_graph") == sums
+    used = [size, *[1.0] * (size - 1)]
+    assert keras_ranks.values("keras_parts.result_that_one_rank_uses") == used
+    assert keras_ranks.values("keras_parts.captured_tensor") == [[size, 2.0 * size]] * size
+    assert keras_ranks.values("keras_parts.operations_of_a_function") == [[3, 0]] * size
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        ("different_metrics", "Give each rank the same validation data"),
+        ("different_numbers_of_variables", "Build the model and the optimizer on each rank"),
+    ],
+)
+def test_ranks_that_differ_get_an_error(keras_ranks, part, words):
+    for told in keras_ranks.values(f"keras_parts.{part}"):
+        assert words in told
+
+
+def test_metrics_are_numbers_of_python(keras_ranks):
+    size = keras_ranks.size
+    found = keras_ranks.values("keras_parts.mean_of_metrics")
+    assert found == [["float", pytest.approx((size - 1) / 2)]] * size
+
+
+def test_what_is_no_optimizer_is_refused(keras_ranks):
+    for told in keras_ranks.values("keras_parts.refused_optimizers"):
+        assert len(told) == 3
+        assert all("takes an optimizer of Keras" in each for each in told[:2])
+        assert "distributed already" in told[2]
+
+
+def test_optimizers_and_callbacks_of_keras_3(keras_ranks):
+    size = keras_ranks.size
+    assert keras_ranks.values("keras_parts.by_name") == ["adam"] * size
+    assert keras_ranks.values("keras_parts.momentum_with_loss_scale") == [[4.0, 0.25]] * size
+    assert keras_ranks.values("keras_parts.best_model_checkpoint") == ["True"] * size

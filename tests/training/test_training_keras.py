@@ -1,0 +1,25 @@
+"""With Keras, ranks end with the weights and optimizer of one process over the whole batch."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.training.compared import cases, compare
+
+pytestmark = pytest.mark.xdist_group("built")
+
+MODULE = "cases_keras"
+
+
+@pytest.mark.parametrize("case", cases(MODULE))
+def test_as_one_process(keras_ranks, one_keras_process, case):
+    wrong = compare(keras_ranks, one_keras_process(keras_ranks.size), MODULE, case)
+    assert not wrong, wrong
+
+
+def test_every_optimizer_of_keras(keras_ranks, one_keras_process):
+    one = one_keras_process(keras_ranks.size)
+    every = sorted(set(one.values("cases_keras.names")[0]) - set(cases(MODULE)))
+    assert len(every) > 12, every
+    wrong = {case: compare(keras_ranks, one, MODULE, case) for case in every}
+    assert not any(wrong.values()), {case: text for case, text in wrong.items() if text}
