@@ -194,7 +194,8 @@ def count(reports: List[str], failing: Container[str]) -> Tuple[Dict[str, int], 
     """
     worst: Dict[str, str] = {}
     for report in reports:
-        for case in itertools.chain.from_iterable(JUnitXml.fromstring(report)):
+        # in bytes, since lxml, where it is installed, takes no text that declares an encoding
+        for case in itertools.chain.from_iterable(JUnitXml.fromstring(report.encode())):
             name = f"{case.classname.rpartition('.')[2]}::{case.name}"
             failed = "failed" if case.is_failure or case.is_error else "passed"
             outcome = "skipped" if case.is_skipped else failed
