@@ -669,6 +669,8 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     patch("keras-callbacks.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/tensorflow/sync_batch_norm.py#L33-L52
     patch("tf-sync-batch-norm.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/tensorflow/__init__.py#L561-L624
+    patch("tf-missing-gradients.patch", when="@0.28.1")
 
     @property
     def parallel(self) -> bool:

@@ -529,6 +529,31 @@ def copied(world):
     return fit(world, network(), optimizer, wrap=False)
 
 
+@case
+def variable_that_one_rank_uses(world):
+    """It counts as zero elsewhere; one that no rank uses stays as it is."""
+    model = network()
+    used, unused = (keras.Variable(np.full(3, 2.0), dtype="float64") for _ in range(2))
+    optimizer = world.distribute(optimizers.AdamW(0.05, weight_decay=0.1))
+    variables = [*model.trainable_variables, used, unused]
+    optimizer.build(variables)
+
+    @tf.function
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            loss = mean_squared(model, x, y)
+            if world.one_process:
+                loss += tf.reduce_sum(used.value**2) / world.size
+            elif world.rank == 1:
+                loss += tf.reduce_sum(used.value**2)
+        gradients = tape.gradient(loss, [each.value for each in variables])
+        optimizer.apply(gradients, variables)
+
+    loop(world, model, step)
+    values = [*model.weights, used, unused, *optimizer.variables]
+    return {f"{i}": keras.ops.convert_to_numpy(value) for i, value in enumerate(values)}
+
+
 # What ranks have in their graphs
 
 
