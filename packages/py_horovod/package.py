@@ -671,6 +671,8 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     patch("tf-sync-batch-norm.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/tensorflow/__init__.py#L561-L624
     patch("tf-missing-gradients.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/issues/2893
+    patch("keras-2-optimizer.patch", when="@0.28.1")
 
     @property
     def parallel(self) -> bool:
