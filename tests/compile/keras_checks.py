@@ -17,6 +17,7 @@ import types
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import horovod
+import horovod.common.process_sets
 import numpy as np
 import tensorflow as tf
 from horovod.common.util import get_ext_suffix
@@ -59,7 +60,9 @@ def stub_of_mpi_ops():
         return [reduce(tensor, **keywords) for tensor in tensors]
 
     def gather(tensor, **keywords):
-        return tf.concat([known_to_horovod(tensor), tf.zeros_like(tensor)], 0)
+        # of what is no number to reduce, such as a count or an object, both ranks have the same
+        other = tf.zeros_like(tensor) if tensor.dtype.is_floating else tensor
+        return tf.concat([known_to_horovod(tensor), other], 0)
 
     def broadcast(tensor, root_rank, **keywords):
         tensor = known_to_horovod(tf.convert_to_tensor(tensor))
@@ -93,6 +96,7 @@ def stub_of_mpi_ops():
 plugin = "mpi_lib" + get_ext_suffix()
 (pathlib.Path(horovod.__file__).parent / "tensorflow" / plugin).touch()
 sys.modules["horovod.tensorflow.mpi_ops"] = stub_of_mpi_ops()
+horovod.common.process_sets.ProcessSet.size = lambda self: 2
 hvd = importlib.import_module(sys.argv[1])
 keras = hvd.keras
 X = np.arange(8, dtype="float32").reshape(4, 2)
@@ -178,7 +182,8 @@ def check_passes_are_accumulated():
         for expected in ([0, 0], plain_step() * share, plain_step() * share):
             fit(model)
             near(moved(model), expected)
-        assert int(model.optimizer.iterations) == 3
+        # Keras 3 counts steps, the helper for Keras 2 passes
+        assert int(model.optimizer.iterations) == (1 if KERAS_3 else 3)
 
 
 def embedding(optimizer, **options):

@@ -26,7 +26,7 @@ def results(request, horovod_tree, tmp_path_factory):
         pytest.skip(f"{reason}: name another by HVD_TENSORFLOW_PYTHON")
     tree = horovod_tree("0.28.1", "+mpi+gloo frameworks=tensorflow,keras")
     scratch = tmp_path_factory.mktemp("keras")
-    stubs = {"cloudpickle.py": "from pickle import dumps, loads\n"}
+    stubs = {"cloudpickle.py": "from pickle import dump, dumps, load, loads\n"}
     output = Unbuilt(tree, scratch, stubs, PYTHON).run(CHECKS, request.param, scratch)
     return json.loads(output.splitlines()[-1])["results"]
 
