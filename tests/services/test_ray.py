@@ -26,9 +26,7 @@ PARTS = [
 def outcomes(built_horovod, tmp_path_factory) -> dict:
     """What became of each part: empty, or a trace."""
     target = built_horovod.target
-    (packages,) = kept.environment("ray", PROGRAM.with_name("requirements-ray.txt")).glob(
-        "lib/python3*/site-packages"
-    )
+    packages = kept.packages("ray-packages", PROGRAM.with_name("requirements-ray.txt"))
     # its daemons and workers are other processes
     path = [target.environment.get("PYTHONPATH", ""), str(packages)]
     variables = {"PYTHONPATH": os.pathsep.join(filter(None, path)), "RAY_USAGE_STATS_ENABLED": "0"}

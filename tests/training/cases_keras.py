@@ -4,19 +4,17 @@ Each case is a function of a `worlds_keras.World` that trains and returns the mo
 name.  `CASES` has all of them by name.
 """
 
+import copy
 import inspect
 import pathlib
+import pickle
 import tempfile
 
 import keras
 import numpy as np
 import tensorflow as tf
 from keras import layers, optimizers
-
-#: Steps of a case.
-STEPS = 4
-#: Samples of a batch: for two and three ranks.
-SAMPLES = 24
+from world import SAMPLES, STEPS
 
 CASES = {}
 
@@ -68,14 +66,10 @@ def snapshot(model):
     return found
 
 
-def network(*, dtype=None, **first):
-    return keras.Sequential(
-        [
-            keras.Input((5,)),
-            layers.Dense(8, activation="tanh", **first),
-            layers.Dense(3, dtype=dtype),
-        ]
-    )
+def network(dtype=None):
+    """A perceptron, whose last layer may have a type of its own."""
+    first, last = layers.Dense(8, activation="tanh"), layers.Dense(3, dtype=dtype)
+    return keras.Sequential([keras.Input((5,)), first, last])
 
 
 def samples(step):
@@ -92,15 +86,15 @@ def fit(world, model, optimizer, steps=STEPS, first=0, wrap=True, compile=(), **
     distributed = world.distribute(optimizer) if wrap else optimizer
     model.compile(distributed, "mse", **dict(compile))
     x, y, size = world.batches([samples(step) for step in range(first, first + steps)])
-    callbacks = [*world.callbacks(model), *options.pop("callbacks", [])]
+    world.share(model)
     settings = {"batch_size": size, "shuffle": False, "verbose": 0, **options}
-    model.fit(x, y, callbacks=callbacks, **settings)
+    model.fit(x, y, **settings)
     return model
 
 
 def loop(world, model, step, steps=STEPS):
     """Train by ``step(x, y)``."""
-    world.callbacks(model)
+    world.share(model)
     for number in range(steps):
         step(*map(tf.constant, world.batch(*samples(number))))
     return model
@@ -312,46 +306,32 @@ def accumulation_by_horovod(world):
 
 @case
 def groups_by_number(world):
-    options = {} if world.one_process else {"groups": 2}
-    return fit(world, network(), world.distribute(sgd(), **options), wrap=False)
+    return fit(world, network(), world.distribute(sgd(), groups=2), wrap=False)
 
 
 @case
 def groups_by_variables(world):
     model = network()
     groups = [[model.layers[0].kernel, model.layers[1].bias], [model.layers[0].bias]]
-    options = {} if world.one_process else {"groups": groups}
-    return fit(world, model, world.distribute(sgd(), **options), wrap=False)
+    return fit(world, model, world.distribute(sgd(), groups=groups), wrap=False)
 
 
 @case
 def predivided(world):
-    options = {} if world.one_process else {"gradient_predivide_factor": 2.0}
-    return fit(world, network(), world.distribute(sgd(), **options), wrap=False)
+    optimizer = world.distribute(sgd(), gradient_predivide_factor=2.0)
+    return fit(world, network(), optimizer, wrap=False)
 
 
 @case
 def sum_by_the_function_for_tensorflow(world):
     """horovod.tensorflow.DistributedOptimizer() hands on what it is given."""
-    optimizer = optimizers.SGD(0.1)
-    if world.one_process:
-        optimizer = optimizers.SGD(0.1 * world.size)
-    else:
-        module = world.tensorflow
-        optimizer = module.DistributedOptimizer(optimizer, op=module.Sum, groups=2)
-    return (
-        fit(world, network(), optimizer, wrap=False, steps=2)
-        if world.one_process
-        else {
-            **{
-                key: value
-                for key, value in snapshot(
-                    fit(world, network(), optimizer, wrap=False, steps=2)
-                ).items()
-            },
-            "optimizer 1": 0.1 * world.size,
-        }
-    )
+    rate = 0.1 * world.size if world.one_process else 0.1
+    optimizer = optimizers.SGD(rate)
+    if not world.one_process:
+        hvd = world.tensorflow
+        optimizer = hvd.DistributedOptimizer(optimizer, op=hvd.Sum, groups=2)
+    model = fit(world, network(), optimizer, wrap=False, steps=2)
+    return {f"{i}": weight for i, weight in enumerate(model.get_weights())}
 
 
 def embedded(world, **options):
@@ -361,7 +341,7 @@ def embedded(world, **options):
         [keras.Input((4,)), layers.Embedding(9, 5), layers.Flatten(), layers.Dense(3)]
     )
     model.compile(world.distribute(sgd(), **options), "mse")
-    world.callbacks(model)
+    world.share(model)
     for _ in range(STEPS):
         model.train_on_batch(*world.batch(words, y))
     return model
@@ -369,8 +349,6 @@ def embedded(world, **options):
 
 @case
 def several_optimizers_in_one(world):
-    if not hasattr(optimizers, "MultiOptimizer"):
-        return fit(world, network(), sgd())
     parts = optimizers.OptimizerMap(sgd(), {".*bias": optimizers.Adam(0.05)})
     return fit(world, network(), optimizers.MultiOptimizer(parts))
 
@@ -382,7 +360,7 @@ def embedding(world):
 
 @case
 def embedding_as_dense(world):
-    return embedded(world, **({} if world.one_process else {"sparse_as_dense": True}))
+    return embedded(world, sparse_as_dense=True)
 
 
 def normalized(world, far=0.0):
@@ -395,7 +373,7 @@ def normalized(world, far=0.0):
         [keras.Input((5,)), kind(), layers.Dense(8, activation="tanh"), kind(), layers.Dense(3)]
     )
     model.compile(world.distribute(sgd()), "mse")
-    world.callbacks(model)
+    world.share(model)
     for step in range(STEPS):
         x, y = samples(step)
         model.train_on_batch(*world.batch(x + far, y))
@@ -428,36 +406,31 @@ def batch_normalization_of_uneven_batches(world):
 # Mixed precision
 
 
-@case(rounding="float16")
-def overflow_on_one_rank(world):
-    """The step is left out, and the scale halved, on all ranks."""
+def overflowing(world, optimizer, sample):
+    """Train with half precision, where one sample of the second step overflows."""
     keras.config.set_dtype_policy("mixed_float16")
     keras.config.set_floatx("float32")
     model = network(dtype="float32")
-    model.compile(world.distribute(sgd()), "mse")
-    world.callbacks(model)
+    model.compile(world.distribute(optimizer), "mse")
+    world.share(model)
     for step in range(STEPS):
-        x, y = samples(step)
+        x, y = (each.astype("float32") for each in samples(step))
         if step == 1:
-            x[-1] = 1e6
-        model.train_on_batch(*world.batch(x.astype("float32"), y.astype("float32")))
-    return {**snapshot(model), "scale": float(model.optimizer.dynamic_scale.value)}
+            x[sample] = 1e6
+        model.train_on_batch(*world.batch(x, y))
+    return model
+
+
+@case(rounding="float16")
+def overflow_on_one_rank(world):
+    """The step is left out, and the scale halved, on all ranks."""
+    return overflowing(world, sgd(), -1)
 
 
 @case(rounding="float16")
 def loss_scaling_inside(world):
     """The optimizer that is distributed scales the loss itself."""
-    keras.config.set_dtype_policy("mixed_float16")
-    keras.config.set_floatx("float32")
-    model = network(dtype="float32")
-    model.compile(world.distribute(optimizers.LossScaleOptimizer(sgd())), "mse")
-    world.callbacks(model)
-    for step in range(STEPS):
-        x, y = samples(step)
-        if step == 1:
-            x[0] = 1e6
-        model.train_on_batch(*world.batch(x.astype("float32"), y.astype("float32")))
-    return model
+    return overflowing(world, optimizers.LossScaleOptimizer(sgd()), 0)
 
 
 # Optimizers that have been used
@@ -520,9 +493,6 @@ def resumed_by_rank_0_alone(world):
 @case
 def copied(world):
     """A copy of a distributed optimizer is distributed, and so is one that was pickled."""
-    import copy
-    import pickle
-
     optimizer = world.distribute(sgd())
     for make in (copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))):
         optimizer = make(optimizer)
@@ -552,6 +522,31 @@ def variable_that_one_rank_uses(world):
     loop(world, model, step)
     values = [*model.weights, used, unused, *optimizer.variables]
     return {f"{i}": keras.ops.convert_to_numpy(value) for i, value in enumerate(values)}
+
+
+@case
+def embedding_that_one_rank_uses(world):
+    """Its gradient is sparse there, and None elsewhere."""
+    model, table = network(), layers.Embedding(9, 5)
+    table.build()
+    optimizer = world.distribute(sgd())
+    variables = [*model.trainable_variables, *table.trainable_variables]
+    optimizer.build(variables)
+
+    @tf.function
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            loss = mean_squared(model, x, y)
+            words = tf.reduce_sum(table(tf.constant([1, 4, 4])) ** 2)
+            if world.one_process:
+                loss += words / world.size
+            elif world.rank == 1:
+                loss += words
+        gradients = tape.gradient(loss, [each.value for each in variables])
+        optimizer.apply(gradients, variables)
+
+    loop(world, model, step)
+    return {f"{i}": keras.ops.convert_to_numpy(value) for i, value in enumerate(variables)}
 
 
 # What ranks have in their graphs

@@ -10,11 +10,7 @@ import math
 
 import torch
 from torch import nn
-
-#: Steps of a case.
-STEPS = 4
-#: Samples of a batch: for two, three and four ranks.
-SAMPLES = 24
+from world import SAMPLES, STEPS
 
 CASES = {}
 

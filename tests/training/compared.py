@@ -7,12 +7,11 @@ import functools
 import pathlib
 from typing import Dict, List
 
+from tests.training.world import STEPS
+
 #: Orders of the samples in which one process adds up: how far its results are apart is what an
 #: order of summation does.
 ORDERS = (1, 2, 3)
-#: Steps of a case. In each, a gradient is rounded on its rank, in the sum over the ranks, and in
-#: the mean, by half a unit each.
-STEPS = 4
 Result = Dict[str, List[float]]
 
 
@@ -66,3 +65,11 @@ def compare(ranks, one, module: str, case: str) -> str:
     if any(each != results[0] for each in results[1:]):
         wrong.append("the ranks differ")
     return "; ".join(dict.fromkeys(filter(None, wrong)))
+
+
+def compare_others(ranks, one, module: str, at_least: int) -> Dict[str, str]:
+    """What is wrong, by case, in those that a module makes of all optimizers of a framework."""
+    every = sorted(set(one.values(f"{module}.names")[0]) - set(cases(module)))
+    assert len(every) >= at_least, every
+    wrong = {case: compare(ranks, one, module, case) for case in every}
+    return {case: text for case, text in wrong.items() if text}

@@ -43,10 +43,7 @@ def what_was_synchronized_is_restored():
 
 def fewer_samples_than_ranks():
     hvd.init()
-    with (
-        mock.patch("horovod.torch.elastic.sampler.size", return_value=5),
-        mock.patch("horovod.torch.elastic.sampler.rank", return_value=4),
-    ):
+    with mock.patch.multiple("horovod.torch.elastic.sampler", size=lambda: 5, rank=lambda: 4):
         sampler = hvd.elastic.ElasticSampler(list("ab"), shuffle=False)
     assert list(sampler) == [0]
 

@@ -161,6 +161,15 @@ def different_numbers_of_variables(world):
     return ""
 
 
+def synchronized_state(world):
+    """TensorFlowState gives all ranks rank 0's variables and attributes."""
+    variable = tf.Variable(float(world.rank + 1))
+    state = world.tensorflow.elastic.TensorFlowState([variable], batch=world.rank)
+    before = float(variable)
+    state.sync()
+    return [before, float(variable), state.batch]
+
+
 def refused_optimizers(world):
     """What is said of what is no optimizer, and of one that is distributed already."""
     told = []

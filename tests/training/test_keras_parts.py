@@ -47,6 +47,12 @@ def test_metrics_are_numbers_of_python(keras_ranks):
     assert found == [["float", pytest.approx((size - 1) / 2)]] * size
 
 
+def test_state_of_variables_is_synchronized(keras_ranks):
+    """By sync(), and not when the state is made, which a worker that comes later does alone."""
+    found = keras_ranks.values("keras_parts.synchronized_state")
+    assert found == [[rank + 1.0, 1.0, 0] for rank in range(keras_ranks.size)]
+
+
 def test_what_is_no_optimizer_is_refused(keras_ranks):
     for told in keras_ranks.values("keras_parts.refused_optimizers"):
         assert len(told) == 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.training.compared import cases, compare, differences
+from tests.training.compared import cases, compare, compare_others, differences
 from tests.training.conftest import ranks_of
 
 pytestmark = pytest.mark.xdist_group("built")
@@ -19,11 +19,7 @@ def test_as_one_process(ranks, one_process, case):
 
 
 def test_every_optimizer_of_pytorch(ranks, one_process):
-    one = one_process(ranks.size)
-    every = sorted(set(one.values("cases_torch.names")[0]) - set(cases(MODULE)))
-    assert len(every) > 20, every
-    wrong = {case: compare(ranks, one, MODULE, case) for case in every}
-    assert not any(wrong.values()), {case: text for case, text in wrong.items() if text}
+    assert not compare_others(ranks, one_process(ranks.size), MODULE, 20)
 
 
 @pytest.mark.parametrize("size", [2, 3])

@@ -6,25 +6,12 @@ A case of `cases_torch` is one script for all of them.
 import contextlib
 
 import torch
+import world
+from world import SEED
 
-SEED = 20
 
-
-class World:
-    """Ranks that each have a part of every batch.
-
-    Attributes:
-        rank, size: of this process.
-        one_process: whether it stands for all ranks.
-    """
-
-    one_process = False
-
-    def __init__(self, rank, size):
-        self.rank, self.size = rank, size
-
-    def close(self):
-        pass
+class World(world.World):
+    """Ranks of PyTorch."""
 
     def begin(self):
         """What a case begins with: the same random numbers in all worlds."""

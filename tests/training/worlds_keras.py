@@ -10,25 +10,12 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
 import keras  # noqa: E402
 import numpy as np  # noqa: E402
+import world  # noqa: E402
+from world import SEED  # noqa: E402
 
-SEED = 20
 
-
-class World:
-    """Ranks that each have a part of every batch.
-
-    Attributes:
-        rank, size: of this process.
-        one_process: whether it stands for all ranks.
-    """
-
-    one_process = False
-
-    def __init__(self, rank, size):
-        self.rank, self.size = rank, size
-
-    def close(self):
-        pass
+class World(world.World):
+    """Ranks of Keras."""
 
     def begin(self):
         """What a case begins with: the same random numbers in all worlds, and no layers."""
@@ -48,16 +35,15 @@ class World:
         return (*(np.concatenate(column) for column in zip(*parts)), len(parts[0][0]))
 
     def distribute(self, optimizer, **options):
-        """An optimizer that averages gradients."""
+        """An optimizer that averages gradients, where there are several ranks."""
         return optimizer
 
     def tape(self, tape, **options):
         """A tape whose gradients are averaged."""
         return tape
 
-    def callbacks(self, model):
-        """Callbacks of fit(), before the first step of which all ranks have rank 0's weights."""
-        return []
+    def share(self, model):
+        """Let all ranks begin with rank 0's weights."""
 
 
 class OneProcess(World):
@@ -100,9 +86,8 @@ class Horovod(World):
     def tape(self, tape, **options):
         return self.tensorflow.DistributedGradientTape(tape, **options)
 
-    def callbacks(self, model):
+    def share(self, model):
         if self.rank:
             for weight in model.weights:
                 weight.assign(weight * 2)
         self.tensorflow.broadcast_variables(model.weights, root_rank=0)
-        return []

@@ -16,8 +16,9 @@ from hvd.model import built, environment
 #: Without it, Horovod warns and waits until the allocation ends:
 #: https://horovod.readthedocs.io/en/stable/timeline.html and
 #: https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.init_process_group
-STALLED = "export {0}=${{{0}:-1800}}  # a rank that hangs ends the job; 0: never".format(
-    "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"
+STALLED = (
+    "export HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=${HOROVOD_STALL_SHUTDOWN_TIME_SECONDS:-1800}"
+    "  # a rank that hangs ends the job; 0: never"
 )
 
 

@@ -1,0 +1,26 @@
+"""What the worlds of all frameworks have, and the numbers of the cases that they train."""
+
+#: What random numbers begin with.
+SEED = 20
+#: Steps of a case. In each, a gradient is rounded on its rank, in the sum over the ranks, and in
+#: the mean, by half a unit each.
+STEPS = 4
+#: Samples of a batch: for two, three and four ranks.
+SAMPLES = 24
+
+
+class World:
+    """Ranks that each have a part of every batch.
+
+    Attributes:
+        rank, size: of this process.
+        one_process: whether it stands for all ranks.
+    """
+
+    one_process = False
+
+    def __init__(self, rank, size):
+        self.rank, self.size = rank, size
+
+    def close(self):
+        pass
