@@ -66,7 +66,8 @@ def main():
     # One iterator for all epochs, each in its own order: ending an iterator takes up to a second.
     batches = dataset.repeat().skip(int(done) * steps).prefetch(tf.data.AUTOTUNE)
 
-    # Every rank must take part in the average; one of them prints the result.
+    # Every rank takes part in the average, with the same metrics and, if any, validation data; one
+    # of them prints the result.
     callbacks = [hvd.callbacks.MetricAverageCallback()]
     if hvd.rank() == 0:
         # 5. Checkpoint on rank 0: the others have the same weights.

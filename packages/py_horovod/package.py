@@ -673,6 +673,16 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     patch("tf-missing-gradients.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/issues/2893
     patch("keras-2-optimizer.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/issues/2097
+    patch("launcher-processes.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/util.py#L69-L138
+    patch("adasum-gpus.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/spark/runner.py#L280-L296
+    patch("spark-errors.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/spark/gloo_run.py#L57-L103
+    patch("spark-rendezvous.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/spark/torch/remote.py#L164-L179
+    patch("spark-estimators.patch", when="@0.28.1")
 
     @property
     def parallel(self) -> bool:

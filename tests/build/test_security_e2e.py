@@ -23,9 +23,10 @@ def work(one, other):
     return [hvd.rank(), hvd.size(), total.tolist(), one + other]
 
 
-if __name__ == "__main__":
-    options = json.loads(sys.argv[1])
-    print(json.dumps(horovod.run(work, args=(40, 2), num_proc=2, **options)))
+# without `if __name__ == "__main__"`, as whatever starts processes must not run this again
+print("begun", flush=True)
+options = json.loads(sys.argv[1])
+print(json.dumps(horovod.run(work, args=(40, 2), num_proc=2, **options)))
 """
 ELASTIC = {
     "use_gloo": True,
@@ -41,7 +42,10 @@ ELASTIC = {
     "options", [{"use_gloo": True}, {"use_mpi": True}, ELASTIC], ids=["gloo", "mpi", "elastic"]
 )
 def test_a_function_runs_on_two_ranks(built_horovod, tmp_path, options):
-    """cve-2026-31234.patch: the function and the results pass through the signed store."""
+    """cve-2026-31234.patch: the function and the results pass through the signed store.
+
+    launcher-processes.patch: the script runs once.
+    """
     (tmp_path / "job.py").write_text(FUNCTION)
     script(tmp_path / "hosts", "echo localhost:2")
     target = built_horovod.target
@@ -49,3 +53,4 @@ def test_a_function_runs_on_two_ranks(built_horovod, tmp_path, options):
     command = [target.python, "job.py", json.dumps(options)]
     output = run(command, stdin=subprocess.DEVNULL, **surroundings)
     assert "[[0, 2, [3.0, 3.0], 42], [1, 2, [3.0, 3.0], 42]]" in output
+    assert output.splitlines().count("begun") == 1

@@ -1,5 +1,7 @@
 """What ranks do with TensorFlow's operations, each a function that returns what is wrong."""
 
+import unittest.mock
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -200,3 +202,28 @@ def momentum_with_loss_scale(world):
 
 def best_model_checkpoint(world):
     return str(world.hvd.callbacks.BestModelCheckpoint().save_best_only)
+
+
+def broadcast_object_fn(world):
+    return world.tensorflow.broadcast_object_fn(root_rank=1)({"rank": world.rank})
+
+
+def hook_of_a_session(world):
+    hvd, v1 = world.tensorflow, tf.compat.v1
+    with tf.Graph().as_default():
+        variable = v1.get_variable("of_the_session", initializer=float(world.rank + 5))
+        hook = hvd.BroadcastGlobalVariablesHook(0)
+        with v1.train.SingularMonitoredSession(hooks=[hook]) as session:
+            return float(session.run(variable))
+
+
+def adasum_of_a_function(world):
+    """No process is forked, while MPI has threads, to see whether there are GPUs."""
+    hvd = world.tensorflow
+
+    def refuse():
+        raise AssertionError("forked")
+
+    with unittest.mock.patch("os.fork", refuse):
+        total = tf.function(lambda x: hvd.allreduce(x, op=hvd.Adasum))(tf.constant([1.0, 2.0]))
+    return total.numpy().tolist()

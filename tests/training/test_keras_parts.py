@@ -29,6 +29,19 @@ def test_operations_in_functions(keras_ranks):
     assert keras_ranks.values("keras_parts.operations_of_a_function") == [[3, 0]] * size
 
 
+def test_what_tensorflow_1_had(keras_ranks):
+    size = keras_ranks.size
+    assert keras_ranks.values("keras_parts.broadcast_object_fn") == [{"rank": 1}] * size
+    assert keras_ranks.values("keras_parts.hook_of_a_session") == [5.0] * size
+
+
+def test_adasum_forks_no_process(keras_ranks):
+    if keras_ranks.size != 2:
+        pytest.skip("Adasum takes a power of two of ranks")
+    # of equal vectors, their mean
+    assert keras_ranks.values("keras_parts.adasum_of_a_function") == [[1.0, 2.0]] * 2
+
+
 @pytest.mark.parametrize(
     ("part", "words"),
     [

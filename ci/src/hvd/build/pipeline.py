@@ -73,6 +73,8 @@ def run(environment: Environment, options: Options, last: str = "report") -> Out
         finally:
             if last in ("smoke", "report"):
                 _report(outcome, environment)
+    if outcome.built:
+        console.note(f"to use it: ./hvd activate {environment.name}")
     return outcome
 
 
