@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from tests.ranks import LAUNCHED
@@ -138,6 +138,35 @@ def test_as_numpy(ranks, specs):
     def test(spec):
         wrong = ranks.values("operations.perform", **complete(spec, ranks.size))
         assert not any(wrong), wrong
+
+    test()
+
+
+#: What TensorFlow's operations take, by its op definitions.
+OF_TENSORFLOW = {
+    "allreduce": {*FLOATS, "int64", "int32", "int8", "uint8"},
+    "reducescatter": {*FLOATS, "int64", "int32"},
+    "allgather": {*FLOATS, *INTEGERS, "uint16", "bool"},
+    "broadcast": {*FLOATS, *INTEGERS, "uint16", "bool"},
+    "alltoall": {*FLOATS, *INTEGERS, "uint16", "bool"},
+}
+
+
+@pytest.mark.parametrize("specs", [reductions, scatters, gathers, broadcasts, exchanges])
+def test_as_numpy_with_tensorflow(keras_ranks, specs):
+    # a function is traced for each example
+    @settings(repeatable, max_examples=30)
+    @given(specs(), st.booleans())
+    def test(spec, within):
+        spec = complete(spec, keras_ranks.size)
+        kind, made = spec["operation"], spec["tensors"]
+        assume({each["dtype"] for each in made} <= OF_TENSORFLOW[kind])
+        # tensors without dimensions are refused, with a message
+        assume(kind != "allgather" or all(each["shape"] for each in made))
+        # nothing of it is in place
+        spec.update(in_place=False, within=within)
+        wrong = keras_ranks.values("operations_tensorflow.perform", **spec)
+        assert not any(wrong), (wrong, spec)
 
     test()
 
