@@ -86,6 +86,26 @@ def overflow():
     ]
 
 
+def used(wrap, x, y, optimizer):
+    """Weights and steps of an optimizer that is wrapped after two steps, with the state of those."""
+    model = network()
+    model.compile(optimizer, "mse")
+    for _ in range(2):
+        model.train_on_batch(*whole)
+    model.compile(wrap(optimizer), "mse")
+    for _ in range(2):
+        model.train_on_batch(x, y)
+    return [*model.get_weights(), int(optimizer.iterations)]
+
+
+def refused(*arguments):
+    try:
+        hvd.DistributedOptimizer(*arguments)
+    except (TypeError, ValueError) as error:
+        return str(error)
+    return ""
+
+
 def show(name, right):
     print(f"{name}: {right}\n", end="", flush=True)
 
@@ -112,5 +132,16 @@ show("saved", same(*saved()))
 warmup = hvd.callbacks.LearningRateWarmupCallback(initial_lr=0.1, warmup_epochs=2)
 warmed = fit(network(), sgd(), callbacks=[warmup])
 show("warmup", np.isclose(float(warmed.optimizer.learning_rate), 0.1))
+for optimizers in (keras.optimizers, keras.optimizers.legacy):
+    alone = used(lambda plain: plain, *whole, optimizers.Adam(0.1))
+    wrapped = used(hvd.DistributedOptimizer, *mine, optimizers.Adam(0.1))
+    alike = (np.allclose(ours, theirs, atol=1e-5) for ours, theirs in zip(wrapped, alone))
+    show("wrapped after steps", all(alike))
+# which no configuration has
+model = fit(network(), keras.optimizers.legacy.SGD(lambda: 0.1, momentum=0.9))
+show("rate of a function", same(model))
+show("refused", "distributed already" in refused(model.optimizer))
+scaled = keras.mixed_precision.LossScaleOptimizer(keras.optimizers.SGD(0.1))
+show("refused", "LossScaleOptimizer(hvd.DistributedOptimizer" in refused(scaled))
 result = hvd.allgather(tf.constant([overflow()])).numpy()
 show("overflow", len(np.unique(result, axis=0)) == 1 and result[0, 0] == 2.0 ** (15 - STEPS))
