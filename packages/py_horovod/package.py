@@ -142,6 +142,8 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
         depends_on("py-cloudpickle")
         depends_on("py-psutil")
         depends_on("py-pyyaml")
+        # https://pypi.org/project/PyYAML/6.0.2/: Requires: Python >=3.8
+        depends_on("py-pyyaml@:6.0.1", when="^python@:3.7")
         # https://github.com/horovod/horovod/blob/v0.26.0/setup.py: require_list; and
         # distutils-0.24.patch imports it
         depends_on("py-packaging", when="@0.24:")
