@@ -6,9 +6,8 @@ import numpy_operations
 import tensorflow as tf
 
 
-def perform(world, mine=None, **spec):
-    """Perform a collective as ``spec`` says, changed by ``mine``; return what is wrong."""
-    spec = {**spec, **(mine or {})}
+def perform(world, **spec):
+    """Perform a collective as ``spec`` says; return what is wrong."""
     members = numpy_operations.members_of(spec, world.size)
     process_set = world.process_set(members)
     if world.rank not in members:
