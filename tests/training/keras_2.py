@@ -87,7 +87,7 @@ def overflow():
 
 
 def used(wrap, x, y, optimizer):
-    """Weights and steps of an optimizer that is wrapped after two steps, with the state of those."""
+    """Weights and steps of an optimizer that is wrapped after two steps."""
     model = network()
     model.compile(optimizer, "mse")
     for _ in range(2):
