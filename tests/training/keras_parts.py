@@ -224,6 +224,9 @@ def adasum_of_a_function(world):
     def refuse():
         raise AssertionError("forked")
 
+    function = tf.function(lambda x: hvd.allreduce(x, op=hvd.Adasum))
     with unittest.mock.patch("os.fork", refuse):
-        total = tf.function(lambda x: hvd.allreduce(x, op=hvd.Adasum))(tf.constant([1.0, 2.0]))
-    return total.numpy().tolist()
+        try:
+            return function(tf.constant([1.0, 2.0])).numpy().tolist()
+        except NotImplementedError as error:
+            return str(error)
