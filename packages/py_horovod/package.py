@@ -142,7 +142,7 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
         depends_on("py-cloudpickle")
         depends_on("py-psutil")
         depends_on("py-pyyaml")
-        # https://pypi.org/project/PyYAML/6.0.2/: Requires: Python >=3.8
+        # https://github.com/yaml/pyyaml/blob/6.0.2/setup.py: python_requires
         depends_on("py-pyyaml@:6.0.1", when="^python@:3.7")
         # https://github.com/horovod/horovod/blob/v0.26.0/setup.py: require_list; and
         # distutils-0.24.patch imports it
