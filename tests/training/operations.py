@@ -8,14 +8,8 @@ import torch
 
 def perform(world, mine=None, **spec):
     """Perform a collective as ``spec`` says, changed by ``mine``; return what is wrong."""
-    spec = {**spec, **(mine or {})}
-    members = numpy_operations.members_of(spec, world.size)
-    process_set = world.process_set(members)
-    if world.rank not in members:
-        return ""
-    place = members.index(world.rank)
-    start = functools.partial(call, world.hvd, spec, process_set, members, place)
-    return numpy_operations.perform(spec, place, len(members), make, start, read)
+    start = functools.partial(call, world.hvd)
+    return numpy_operations.perform(world, {**spec, **(mine or {})}, make, start, read)
 
 
 def make(case, array, layout):

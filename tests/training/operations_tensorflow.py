@@ -8,15 +8,11 @@ import tensorflow as tf
 
 def perform(world, **spec):
     """Perform a collective as ``spec`` says; return what is wrong."""
-    members = numpy_operations.members_of(spec, world.size)
-    process_set = world.process_set(members)
-    if world.rank not in members:
-        return ""
-    place = members.index(world.rank)
-    start = functools.partial(call, world.tensorflow, spec, process_set, members, place)
-    if spec.get("within"):
+    start = functools.partial(call, world.tensorflow)
+    if spec["within"]:
+        # traced again for each spec, as it is no tensor
         start = tf.function(start)
-    return numpy_operations.perform(spec, place, len(members), make, start, read)
+    return numpy_operations.perform(world, spec, make, start, read)
 
 
 def make(case, array, layout):

@@ -21,6 +21,16 @@ class World:
 
     def __init__(self, rank, size):
         self.rank, self.size = rank, size
+        self._process_sets = {}
+
+    def process_set(self, members):
+        """The process set of these ranks, which stays."""
+        key = tuple(members)
+        if len(key) == self.size:
+            return self.hvd.global_process_set
+        if key not in self._process_sets:
+            self._process_sets[key] = self.hvd.add_process_set(list(members))
+        return self._process_sets[key]
 
     def close(self):
         pass

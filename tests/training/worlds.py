@@ -81,20 +81,10 @@ class Horovod(World):
 
         hvd.init()
         self.hvd = hvd
-        self._process_sets = {}
         super().__init__(hvd.rank(), hvd.size())
 
     def close(self):
         self.hvd.shutdown()
-
-    def process_set(self, members):
-        """The process set of these ranks, which stays."""
-        key = tuple(members)
-        if len(key) == self.size:
-            return self.hvd.global_process_set
-        if key not in self._process_sets:
-            self._process_sets[key] = self.hvd.add_process_set(list(members))
-        return self._process_sets[key]
 
     def distribute(self, model, optimizer, **options):
         if self.rank:

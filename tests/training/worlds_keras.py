@@ -76,16 +76,6 @@ class Horovod(World):
         self.hvd = hvd
         self.tensorflow = horovod.tensorflow
         super().__init__(hvd.rank(), hvd.size())
-        self._process_sets = {}
-
-    def process_set(self, members):
-        """The process set of these ranks, which stays."""
-        key = tuple(members)
-        if len(key) == self.size:
-            return self.tensorflow.global_process_set
-        if key not in self._process_sets:
-            self._process_sets[key] = self.tensorflow.add_process_set(list(members))
-        return self._process_sets[key]
 
     def close(self):
         self.hvd.shutdown()
