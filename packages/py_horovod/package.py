@@ -365,7 +365,7 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/operations.cc#L201: tensors
     # on GPUs go through the host
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/torch/mpi_ops_v2.cc#L810: a
-    # reducescatter does not wait until its tensor is copied there
+    # reducescatter does not wait until its tensor is copied there, before 0.28.1
     # https://github.com/horovod/horovod/blob/v0.28.1/CMakeLists.txt#L191: no HIP is compiled
     for stack, others in (("cuda", "~nccl~ddl"), ("rocm", "~nccl")):
         conflicts(
@@ -685,6 +685,12 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     patch("spark-rendezvous.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/spark/torch/remote.py#L164-L179
     patch("spark-estimators.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/tensorflow/mpi_ops.cc#L626-L643
+    patch("groups.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/torch/mpi_ops_v2.cc#L97-L110
+    patch("torch-completion.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/torch/sync_batch_norm.py#L100-L135
+    patch("torch-sync-batch-norm.patch", when="@0.28.1")
 
     @property
     def parallel(self) -> bool:

@@ -89,8 +89,12 @@ def network(*sizes, dtype=torch.float64):
     return nn.Sequential(*layers[:-1])
 
 
+def random_numbers(step):
+    return torch.Generator(torch.get_default_device()).manual_seed(step)
+
+
 def samples(step, inputs=5, outputs=3, dtype=torch.float64):
-    generator = torch.Generator().manual_seed(step)
+    generator = random_numbers(step)
     shapes = (SAMPLES, inputs), (SAMPLES, outputs)
     return [
         torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype) for shape in shapes
@@ -372,7 +376,8 @@ def gradients_that_are_given(world):
 def with_loss_scaling(world, overflow, synchronize=True):
     model = network(dtype=torch.float32)
     model, optimizer = world.distribute(model, sgd(model))
-    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=2)
+    device = torch.get_default_device().type
+    scaler = torch.amp.GradScaler(device, init_scale=2.0**10, growth_interval=2)
     for step in range(STEPS):
         x, y = world.batch(*samples(step, dtype=torch.float32))
         optimizer.zero_grad()
@@ -807,7 +812,7 @@ def train_words(world, optimizer_of, both, **options):
     model = Words()
     model, optimizer = world.distribute(model, optimizer_of(model), **options)
     for step in range(STEPS):
-        words = torch.randint(10, (SAMPLES,), generator=torch.Generator().manual_seed(step))
+        words = torch.randint(10, (SAMPLES,), generator=random_numbers(step))
 
         def loss(rank, words=words, step=step):
             return model(words.chunk(world.size)[rank], both(rank, step)).square().mean()
@@ -1053,7 +1058,7 @@ def uneven_data_with_join(world):
         world.mean(loss).backward()
         optimizer.step()
     if not world.one_process:
-        assert world.hvd.join() == 0
+        assert world.join() == 0
         world.hvd.broadcast_parameters(model.state_dict(), root_rank=0)
         world.hvd.broadcast_optimizer_state(optimizer, root_rank=0)
     return model, optimizer

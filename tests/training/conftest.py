@@ -64,14 +64,16 @@ def world_name(world) -> str:
 
 
 @contextlib.contextmanager
-def one_processes(built, tmp_path_factory, world: str) -> Iterator[Callable[[int], Ranks]]:
+def one_processes(
+    built, tmp_path_factory, world: str, **settings
+) -> Iterator[Callable[[int], Ranks]]:
     """A function that gives one process, to compare with a number of ranks."""
     with contextlib.ExitStack() as stack:
         found = {}
 
         def of(size: int) -> Ranks:
             if size not in found:
-                options = {"world": world, "size": size}
+                options = {"world": world, "size": size, **settings}
                 one = ranks_of(built, tmp_path_factory, "", 1, **options)
                 found[size] = stack.enter_context(one)
             return found[size]

@@ -138,6 +138,15 @@ def operations_of_a_function(world):
     return [len(found), sum(len(op.control_inputs) for op in found)]
 
 
+def a_group_whose_first_tensors_differ(world):
+    tensors = [tf.ones(3 + world.rank), tf.ones(3)]
+    try:
+        world.tensorflow.grouped_allreduce(tensors, op=world.tensorflow.Sum)
+    except tf.errors.OpError as error:
+        return error.message
+    return ""
+
+
 def different_metrics(world):
     """Those of rank 0, which alone validates."""
     callback = world.hvd.callbacks.MetricAverageCallback()

@@ -189,3 +189,21 @@ def refuse_splits_of_one_rank(world):
     first dimension"""
     splits = [1] * world.size
     return message(world.hvd.alltoall, torch.ones(world.size + (world.rank == 0)), splits=splits)
+
+
+def refuse_a_group_whose_first_tensors_differ(world):
+    """Mismatched ALLREDUCE tensor shapes"""
+    tensors = [torch.ones(3 + world.rank), torch.ones(3)]
+    return message(world.hvd.grouped_allreduce, tensors, op=world.hvd.Sum)
+
+
+def refuse_to_gather_a_group_whose_first_tensors_differ(world):
+    """Mismatched ALLGATHER tensor shapes"""
+    tensors = [torch.ones(3, 3 + world.rank), torch.ones(3)]
+    return message(world.hvd.grouped_allgather, tensors)
+
+
+def refuse_to_scatter_a_group_whose_first_tensors_differ(world):
+    """Mismatched REDUCESCATTER tensor shapes"""
+    tensors = [torch.ones(6, 3 + world.rank), torch.ones(6)]
+    return message(world.hvd.grouped_reducescatter, tensors, op=world.hvd.Sum)

@@ -47,6 +47,7 @@ def test_adasum_forks_no_process(keras_ranks):
 @pytest.mark.parametrize(
     ("part", "words"),
     [
+        ("a_group_whose_first_tensors_differ", "Mismatched ALLREDUCE tensor shapes"),
         ("different_metrics", "Give each rank the same validation data"),
         ("different_numbers_of_variables", "Build the model and the optimizer on each rank"),
     ],

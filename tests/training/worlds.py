@@ -4,10 +4,14 @@ A case of `cases_torch` is one script for all of them.
 """
 
 import contextlib
+import os
 
 import torch
 import world
 from world import SEED
+
+#: Where all tensors are: TRAINING_DEVICE is cuda in tests/compile/test_gpu_training.py.
+torch.set_default_device(os.environ.get("TRAINING_DEVICE", "cpu"))
 
 
 class World(world.World):
@@ -57,7 +61,7 @@ class OneProcess(World):
 
     def batch(self, *tensors):
         if self.order:
-            generator = torch.Generator().manual_seed(self.order)
+            generator = torch.Generator(tensors[0].device).manual_seed(self.order)
             order = torch.randperm(len(tensors[0]), generator=generator)
             tensors = [each[order] for each in tensors]
         return tensors[0] if len(tensors) == 1 else tensors
@@ -80,11 +84,19 @@ class Horovod(World):
         import horovod.torch as hvd
 
         hvd.init()
+        if torch.get_default_device().type == "cuda":
+            # ranks may share a GPU where NCCL takes them for ranks of different hosts
+            os.environ["NCCL_HOSTID"] = str(hvd.rank())
         self.hvd = hvd
         super().__init__(hvd.rank(), hvd.size())
 
     def close(self):
         self.hvd.shutdown()
+
+    def join(self):
+        # what a rank that has joined contributes has to be where the others' tensors are
+        on_gpu = torch.get_default_device().type == "cuda"
+        return self.hvd.join(torch.cuda.current_device() if on_gpu else -1)
 
     def distribute(self, model, optimizer, **options):
         if self.rank:

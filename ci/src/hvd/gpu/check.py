@@ -23,7 +23,7 @@ from hvd.gpu import report
 from hvd.gpu.report import Findings
 from hvd.host import framework
 from hvd.model import environment
-from hvd.model.built import Built
+from hvd.model.built import Built, save
 from hvd.model.environment import Environment
 from hvd.report.text import plural
 from hvd.smoke.launch import Launcher, Target, launchers
@@ -91,6 +91,7 @@ def _stages(found: Findings, options: Options) -> None:
         solution.build(current)
         with current.step("activation") as task:
             built, _ = solution.record(task)
+            save(built)
             task.say(f"compute capability {', '.join(built.architectures)}")
     with current.stage("smoke"):
         with current.step("GPUs") as task:
