@@ -71,7 +71,7 @@ CASES = [
     case("@{0.23.0|0.24.0} ^python@3.12.1", "python@:3.11"),
     case("@{0.19.0|0.19.1} ^python@3.10.1", "python@:3.9"),
     case("@0.21.3 ^python@{3.7.1|3.8.1} ^py-pyyaml@6.0.2", "py-pyyaml@:6.0.1"),
-    case("@0.28.1 ^py-cffi@{1.3.1|1.4.0}", "py-cffi@1.4:"),
+    case("@0.28.0 ^py-cffi@{1.3.1|1.4.0}", "py-cffi@1.4:"),
     case("@0.28.1 ^py-torch@{2.0.1|2.1.0} ^py-setuptools@70.0", "py-setuptools@:69"),
     # lower bounds of the frameworks
     case("@0.25.0 ^py-torch@{1.4.1|1.5.0}", "py-torch@1.5:"),

@@ -151,8 +151,9 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
         depends_on("py-six", when="@:0.19")
         # https://github.com/horovod/horovod/blob/v0.20.0/setup.py: require_list
         depends_on("py-dataclasses", when="@0.20: ^python@:3.6")
-        # https://github.com/horovod/horovod/blob/v0.18.2/setup.py: PyTorch
-        depends_on("py-cffi@1.4:", when="frameworks=pytorch")
+        # https://github.com/horovod/horovod/blob/v0.28.1/setup.py#L204-L206; nothing uses it, and
+        # cffi.patch takes it out of what 0.28.1 requires
+        depends_on("py-cffi@1.4:", when="@:0.28.0 frameworks=pytorch")
 
     # https://github.com/horovod/horovod/blob/v0.28.1/setup.py: the build backend
     depends_on("py-setuptools", type="build")
@@ -691,6 +692,8 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     patch("torch-completion.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/torch/sync_batch_norm.py#L100-L135
     patch("torch-sync-batch-norm.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/setup.py#L204-L206
+    patch("cffi.patch", when="@0.28.1")
 
     @property
     def parallel(self) -> bool:

@@ -20,7 +20,6 @@ from tests.conftest import chosen_pairs, locate_spack
 DISTRIBUTIONS = {
     "torch": "2.13.0",
     "numpy": "2.2.6",
-    "cffi": "2.1.1",
     "cloudpickle": "3.1.2",
     "packaging": "26.0",
     "psutil": "7.2.2",

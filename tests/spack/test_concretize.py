@@ -74,7 +74,7 @@ def test_the_solution_is_what_was_asked_for_with_what_the_machine_has(nodes, pyt
     assert horovod["version"] == "0.28.1"
     assert horovod["parameters"]["frameworks"] == ["pytorch"]
     assert {n for n, value in horovod["parameters"].items() if value is True} == {"mpi", "gloo"}
-    for name in ("python", "py-torch", "py-numpy", "py-cffi", "openmpi"):
+    for name in ("python", "py-torch", "py-numpy", "py-psutil", "openmpi"):
         assert nodes[name]["external"]["path"] == str(python.parents[1]), name
     assert {"gcc", "cmake", "gmake"} <= nodes.keys() and built(nodes) == BUILT
 

@@ -25,10 +25,10 @@ from hvd.rehearse import module_tools, namespace, stand_ins
 from hvd.rehearse.declared import Declared
 from hvd.rehearse.inside import Plan, ibrun
 from hvd.rehearse.stand_ins import StandIn
-from hvd.solve import repo_index, site_check
+from hvd.solve import kept, repo_index, site_check
 
-#: Of what Spack would build, those with libraries that are not on the Python index.
-_UNFETCHED = ("cffi", "PyYAML")
+#: Of what Spack would build, that whose library is not on the Python index.
+_UNFETCHED = {"py-cffi": "cffi"}
 
 
 def prepare(
@@ -105,7 +105,8 @@ def _show_launchers(chosen: Environment, mpi: str, shown: Dict[str, str]) -> Non
         shown["taskset, numactl"] = "scripts that start the program on any core"
     if site.launcher == "ibrun":
         shown["ibrun"] = f"a script that starts {ibrun(mpi).split()[0]}"
-    shown["py-cffi, py-pyyaml"] = "wheels, which ./hvd externals declares"
+    for package in _unfetched(chosen):
+        shown[package] = "a wheel: the Python index has no source of libffi"
 
 
 def _places(
@@ -220,7 +221,14 @@ def _requirements(
         for each in found
         if each.package.startswith("py-") and each.package not in stand_ins.FRAMEWORKS
     ]
-    return [*frameworks, *_beside(chosen, found), *others, *_UNFETCHED]
+    wheels = [_UNFETCHED[package] for package in _unfetched(chosen)]
+    return [*frameworks, *_beside(chosen, found), *others, *wheels]
+
+
+def _unfetched(chosen: Environment) -> List[str]:
+    """Return what Spack would build on the site, and cannot build here."""
+    built = {each.name for each in kept.load(chosen).packages if each.origin == "built"}
+    return [package for package in _UNFETCHED if package in built]
 
 
 def _beside(chosen: Environment, found: List[Declared]) -> List[str]:
