@@ -106,6 +106,8 @@ def test_the_report_is_the_text_of_an_issue(find, tmp_path):
     report, _ = find(lambda _, spack, packages: "Error: |\nno `x`" if packages >= 5 else "")
     page, data = report.write(tmp_path / "out")
     text = page.read_text()
+    # the stand-in for Spack has no such file
+    assert "does not need `ci/spack-has-provider.patch`" in text
     assert text.startswith("# The newest Spack breaks a\n")
     assert "Broken since" in text and "packages 5" in text and "./hvd canary a" in text
     found = json.loads(data.read_text())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -20,9 +21,10 @@ from hvd.host import externals, framework
 from hvd.host.mpi import Mpi
 from hvd.model import built, environment
 from hvd.model.built import Modification, Software
-from hvd.model.versions import pinned
+from hvd.model.versions import Pair, Pin, pinned
 from hvd.solve import location, queries
 from hvd.solve.location import Sources
+from tests.checkout import commit
 from tests.unit.building import BUILT, LOCK, VARIANTS, fake_spack, interpreter, pytorch_environment
 
 PRUNED = ["prune", "concretize"]
@@ -303,6 +305,33 @@ def test_the_pinned_spack_is_cloned_from_its_address(cached, workplace, addresse
     spack, packages = addresses or (pinned().git["spack"], pinned().git["packages"])
     assert cached == {"spack": (spack, pair.spack), "packages": (packages, pair.packages)}
     assert found.addresses["compiler-wrapper"] == sources.compiler_wrapper
+
+
+RULES = pathlib.Path("lib", "spack", "spack", "solver", "error_messages.lp")
+
+
+def rules(fixed: bool) -> str:
+    """The lines of Spack 1.2 that the fix is about, at the place where they are in the file."""
+    hunk = location.FIX.read_text().partition("@@\n")[2].splitlines()
+    lines = [line[1:] for line in hunk if fixed or not line.startswith("+")]
+    return "\n".join([*["%"] * 123, *lines, ""])
+
+
+@pytest.mark.parametrize("lacks", [True, False])
+def test_a_spack_that_is_cloned_is_fixed_once(workplace, tmp_path, monkeypatch, lacks):
+    """And only if it needs that; its commit stays what it is."""
+    origin = tmp_path / "origin"
+    (origin / RULES).parent.mkdir(parents=True)
+    (origin / RULES).write_text(rules(fixed=False) if lacks else "% as in Spack 1.1\n")
+    pin = Pin("1.2", commit(origin))
+    monkeypatch.setattr(location, "_pair", lambda *_: Pair("pair", pin, pin))
+    sources = Sources(str(origin), str(origin), pair="pair")
+    for _ in range(2):
+        found = location.locate(sources, workplace / "log")
+        assert (found.root / RULES).read_text() == (
+            rules(fixed=True) if lacks else "% as in Spack 1.1\n"
+        )
+        assert clone.commit(found.root) == pin.commit
 
 
 @pytest.mark.parametrize("named", [True, False])

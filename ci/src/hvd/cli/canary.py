@@ -11,6 +11,7 @@ from hvd.build.pipeline import Options
 from hvd.cli.common import SOURCES, option, takes
 from hvd.core import console, paths
 from hvd.core.errors import HvdError, nearest
+from hvd.solve import location
 from hvd.upkeep import canary as upkeep
 
 
@@ -42,6 +43,8 @@ def canary(
     report = upkeep.run(names or known, options)
     for path in report.write(to or paths.state() / "reports" / "canary"):
         console.note(paths.shorten(path))
+    if not report.fix_needed:
+        console.note(f"the newest Spack does not need {paths.shorten(location.FIX)}")
     for each in report.broken:
         since = f"since {each.commit.id[:12]} of {each.kind}" if each.commit else each.note
         console.note(f"{each.name} fails {since}")

@@ -18,6 +18,7 @@ from hvd.core import console, lock, paths, process, stamp
 from hvd.core.errors import HvdError
 from hvd.core.files import write_atomically
 from hvd.core.run import Run
+from hvd.fetch import clone
 from hvd.fetch.history import Commit, History
 from hvd.model import environment
 from hvd.model.environment import HOROVOD, Environment
@@ -28,7 +29,7 @@ from hvd.solve import location
 from hvd.solve.spack import UNCACHED, Spack
 
 #: Raised whenever a field is added, removed or changes its meaning.
-FORMAT = 1
+FORMAT = 2
 KINDS = ("spack", "packages")
 #: Lines of Spack's error that a report has.
 _LINES = 12
@@ -56,6 +57,7 @@ class Report:
     newest: Dict[str, Commit]
     pinned: Dict[str, Commit]  #: those of the pair that is supported
     between: Dict[str, int]  #: the number of commits between them
+    fix_needed: bool  #: the newest Spack lacks what `location.FIX` adds
     tried: List[str]
     broken: List[Broken]
 
@@ -99,6 +101,7 @@ def run(subjects: Sequence[str], options: Options) -> Report:
     with lock.exclusive(paths.state() / "lock"):
         canary = _Canary(options, addresses)
         newest = canary.fetch(good)
+        fix_needed = canary.needs_fix(newest["spack"].id)
         bad = {kind: newest[kind].id for kind in KINDS}
         failures = canary.failures(subjects, bad)
         broken = [Broken(name, reason) for name, reason in failures.items()]
@@ -114,6 +117,7 @@ def run(subjects: Sequence[str], options: Options) -> Report:
         newest=newest,
         pinned={kind: histories[kind].commit(good[kind]) for kind in KINDS},
         between={kind: histories[kind].between(good[kind], bad[kind]) for kind in KINDS},
+        fix_needed=fix_needed,
         tried=list(subjects),
         broken=broken,
     )
@@ -145,6 +149,12 @@ class _Canary:
                     between = history.between(good[kind], found[kind].id)
                     task.say(f"{found[kind].id[:12]} of {found[kind].date}, {between} commits")
         return found
+
+    def needs_fix(self, commit: str) -> bool:
+        """Return whether Spack at ``commit`` lacks what `location.FIX` adds."""
+        place = paths.state() / "canary" / "spack"
+        self.histories["spack"].checkout(commit, place)
+        return clone.git("apply", "--check", location.FIX, within=place).returncode == 0
 
     def failures(self, subjects: Iterable[str], commits: Commits) -> Dict[str, str]:
         """Return the reason for each of ``subjects`` that has no right solution."""
