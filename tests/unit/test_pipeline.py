@@ -119,6 +119,16 @@ def test_a_run_goes_through_all_stages():
     )
 
 
+def test_what_only_an_older_horovod_takes_is_said_first(capsys):
+    spec = "py-horovod+nccl cuda_arch=80 ^nccl@2.8.3"
+    pipeline.run(environment.derive(environment.load(NAME), spec), Options(engine="pip"), "setup")
+    said = capsys.readouterr().out
+    assert said.index("use nccl@:2.8.2 or nccl@2.8.4:") < said.index("setup")
+    assert "This leaves an older Horovod." in said
+    run("setup")
+    assert "older" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("last", STAGES)
 def test_a_run_ends_with_the_stage_that_is_asked_for(last):
     outcome = run(last)

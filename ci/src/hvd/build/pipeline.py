@@ -87,10 +87,12 @@ def _refuse(environment: Environment) -> None:
     # what the file of a site's processors and GPUs gives every package
     configured = ("cuda_arch", "amdgpu_target") if environment.site else ()
     try:
-        recipe.load(HOROVOD).refuse(environment.root, configured)
+        newest = recipe.load(HOROVOD).refuse(environment.root, configured)
     except HvdError as error:
         console.error(error)
         raise StageFailed("concretize", error) from error
+    if newest:
+        console.note(f"{newest.message}\n  This leaves an older Horovod.")
 
 
 def _stages(outcome: Outcome, environment: Environment, options: Options, last: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import types
-from typing import Collection, Dict, Iterator, List, Mapping, Set, Tuple
+from typing import Collection, Dict, Iterator, List, Mapping, Optional, Set, Tuple
 
 from hvd.core.errors import HvdError
 from hvd.core.paths import PACKAGES, shorten
@@ -92,13 +92,16 @@ class Recipe:
         """The patch files for ``spec``, in order."""
         return [self.directory / d.arguments[0] for d in self.named("patch") if d.applies(spec)]
 
-    def refuse(self, spec: Spec, configured: Collection[str] = ()) -> None:
+    def refuse(self, spec: Spec, configured: Collection[str] = ()) -> Optional[HvdError]:
         """Refuse what no solver can make of ``spec``, as far as the directives alone know it.
 
         Args:
             spec: as a person writes it: what it leaves open has its default, of its versions
                 the newest that can be is taken, and dependencies that it does not name are right.
             configured: variants that a configuration may give another default.
+
+        Returns:
+            The message on the newest version, where the recipe takes only an older one.
 
         Raises:
             HvdError: with the recipe's own message on the newest version that was asked for.
@@ -111,9 +114,11 @@ class Recipe:
             for name in set(configured) - set(spec.variants):
                 full.variants.pop(name, None)
             try:
-                return self.check(full, partly=True)
+                self.check(full, partly=True)
             except HvdError as error:
                 errors.append(error)
+            else:
+                return errors[0] if errors else None
         if errors:
             raise errors[0]
         raise HvdError(
