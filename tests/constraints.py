@@ -127,6 +127,7 @@ CASES = [
     case("@0.28.1 $ROCM {~|+}nccl", "use +nccl, gpu_ops=mpi"),
     case("@0.28.1 +cuda cuda_arch={none|80}", "use cuda_arch=<capability>"),
     case("@0.28.1 +nccl{| $GPU}", "use cuda_arch=<capability>"),
+    case("@0.28.1 +nccl{| $ROCM}", "or for AMD GPUs +rocm amdgpu_target=<gfx>"),
     case("@0.28.1 +rocm amdgpu_target={none|gfx90a}", "use amdgpu_target=<gfx>"),
     case("@{0.24.3|0.25.0} +cuda cuda_arch=90a", "cuda_arch=90 in place"),
     case("@{0.19.0|0.19.1} $ROCM", "use @0.19.1:"),

@@ -379,8 +379,9 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     conflicts(
         "cuda_arch=none",
         when="+cuda",
-        msg="Horovod with CUDA requires a GPU architecture; use cuda_arch=<capability>, "
-        "for example cuda_arch=80, see https://developer.nvidia.com/cuda-gpus",
+        msg="Horovod with CUDA requires a GPU architecture; use cuda_arch=<capability>, for "
+        "example cuda_arch=80, see https://developer.nvidia.com/cuda-gpus, or for AMD GPUs "
+        "+rocm amdgpu_target=<gfx>",
     )
     # https://rocm.docs.amd.com/projects/install-on-linux/en/latest/reference/system-requirements.html
     conflicts(
