@@ -46,6 +46,7 @@ SHORT = {
     "GPU": "+cuda cuda_arch=80",
     "ROCM": "+rocm amdgpu_target=gfx90a",
     "DDL": "+cuda~nccl cuda_arch=70 target=power9le",
+    "POWER": "+cuda cuda_arch=70 target=power9le",
     "TF": "frameworks=tensorflow",
     "SPARK": "frameworks=spark",
     "MPI": "^[virtuals=mpi]",
@@ -158,7 +159,7 @@ CASES = [
         "@0.28.1 +ddl $DDL $MPI {openmpi@4.1.6|spectrum-mpi@10.4}",
         "use ^[virtuals=mpi] spectrum-mpi or ~ddl",
     ),
-    case("@0.19.5 +ddl {$GPU|$DDL} $SMPI", "use ~ddl or ~nccl"),
+    case("@0.19.5 +ddl{+nccl|} $POWER $SMPI", "use ~ddl or ~nccl"),
     *(
         case(
             f"@0.19.5 +ddl{{+cuda~nccl cuda_arch=70 target={target}| $DDL}} $SMPI",

@@ -85,11 +85,24 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
                 description="Run operations on GPUs with a GPU-aware MPI, in place of NCCL",
                 when=f"+{stack}",
             )
+        variant(
+            "ddl",
+            default=False,
+            description="Run allreduce on GPUs with IBM DDL",
+            when="+cuda gpu_ops=none",
+        )
+        # https://github.com/horovod/horovod/blob/v0.28.1/CMakeLists.txt#L246: allreduce on GPUs is
+        # of one library
+        for default, condition in (
+            (True, "+cuda~ddl gpu_ops=none"),
+            (False, "+cuda+ddl gpu_ops=none"),
+            (True, "+rocm gpu_ops=none"),
+        ):
             variant(
                 "nccl",
-                default=True,
+                default=default,
                 description="Run operations on GPUs with NCCL or RCCL",
-                when=f"+{stack} gpu_ops=none",
+                when=condition,
             )
         variant(
             "nccl_link",
@@ -98,12 +111,6 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
             multi=False,
             description="How NCCL is linked",
             when="+nccl+cuda",
-        )
-        variant(
-            "ddl",
-            default=False,
-            description="Run allreduce on GPUs with IBM DDL",
-            when="+cuda gpu_ops=none",
         )
         # https://github.com/horovod/horovod/pull/2513: the interface of oneCCL 2021; its context
         # is initialized by MPI's, and its operations are for CPUs:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 
 import pytest
 import yaml
@@ -24,7 +25,7 @@ _TIMEOUT = 1800
 def plain(spack, tmp_path_factory):
     """A function that gives the answers of a plain Spack to some specs."""
 
-    def answers(*specs, cmake=None, fortran=True):
+    def answers(*specs, packages=None, fortran=True, options=()):
         home = tmp_path_factory.mktemp("plain")
         builtin = spack.packages / "repos" / "spack_repo" / "builtin"
         scope = home / "config"
@@ -39,6 +40,8 @@ def plain(spack, tmp_path_factory):
         program += ["-c", "concretizer:concretization_cache:enable:false"]
         program += ["-c", f"config:install_tree:root:{home / 'opt'}"]
 
+        program += options
+
         def run(*words):
             return process.run(
                 [*program, *words], log=home / "log", env=environment, timeout=_TIMEOUT
@@ -47,26 +50,56 @@ def plain(spack, tmp_path_factory):
         run("repo", "add", paths.REPOSITORY)
         run("compiler", "find")
         run("external", "find", "cmake", "gmake")
-        if cmake:
+        if packages:
             found = yaml.safe_load((scope / "packages.yaml").read_text())
-            external = {"spec": f"cmake@{cmake}", "prefix": "/opt/old"}
-            found["packages"]["cmake"] = {"buildable": False, "externals": [external]}
+            found["packages"].update(packages)
             (scope / "packages.yaml").write_text(yaml.safe_dump(found))
         return json.loads(run("python", SOLVE, *specs).splitlines()[-1])
 
     return answers
 
 
+def externals(*specs):
+    """A section of packages.yaml with what a site has."""
+    return {
+        re.match(r"[\w-]+", text)[0]: {
+            "buildable": False,
+            "externals": [{"spec": text, "prefix": "/opt/site"}],
+        }
+        for text in specs
+    }
+
+
 def test_a_refusal_is_not_walked_around(plain):
-    """What is on by default goes off by the user's word alone."""
-    open_mpi, controllers = plain("py-horovod ^openmpi@3.1.3", "py-horovod~mpi~gloo")
+    """What is on by default goes off by the user's word alone.
+
+    Builtin's Open MPI 3.1.3 is deprecated: an external is what users can still have.
+    """
+    specs = ("py-horovod ^[virtuals=mpi] openmpi", "py-horovod~mpi~gloo")
+    open_mpi, controllers = plain(*specs, packages=externals("openmpi@3.1.3"))
     assert "Open MPI 3.1.3 hangs in Horovod; use openmpi@:3.1.2" in open_mpi["errors"][0]
     assert "Horovod requires a controller; use +mpi or +gloo" in controllers["errors"][0]
 
 
+def test_ddl_takes_the_place_of_nccl(plain):
+    """NCCL is on by default, and ``+ddl`` turns it off."""
+    power = "target=ppc64le"
+    site = externals(
+        *(f"ibm-ddl@1.4.0 {power}", f"spectrum-mpi@10.4 {power}", f"python@3.9.18 {power}"),
+        f"py-torch@2.0.1+cuda~rocm cuda_arch=70 {power}",
+        f"gcc@12.2.0 languages:='c,c++' {power}",
+    )
+    compilers = {"c": "/usr/bin/gcc", "cxx": "/usr/bin/g++"}
+    site["gcc"]["externals"][0]["extra_attributes"] = {"compilers": compilers}
+    site["all"] = {"require": power}
+    options = ["-c", "concretizer:targets:host_compatible:false"]
+    (answer,) = plain(f"py-horovod+ddl cuda_arch=70 {power}", packages=site, options=options)
+    assert "+ddl" in answer["nodes"]["py-horovod"] and "~nccl" in answer["nodes"]["py-horovod"]
+
+
 @pytest.mark.parametrize(
     ("machine", "missing"),
-    [({"fortran": False}, "fortran"), ({"cmake": "3.13.4"}, "cmake")],
+    [({"fortran": False}, "fortran"), ({"packages": externals("cmake@3.13.4")}, "cmake")],
     ids=["no Fortran compiler", "an old CMake"],
 )
 def test_what_a_machine_lacks(plain, machine, missing):
