@@ -168,7 +168,10 @@ CASES = [
         for target in ("x86_64", "aarch64")
     ),
     # operations on CPUs
-    case("@0.28.1 +ccl ^intel-oneapi-ccl@{2020.1|2021.1.1}", "intel-oneapi-ccl@2021:"),
+    case(
+        "@0.28.1 +ccl $MPI openmpi@4.1 ^intel-oneapi-ccl@{2020.1|2021.1.1}",
+        "intel-oneapi-ccl@2021:",
+    ),
     # frameworks and GPU stacks
     case("@0.28.1 frameworks=keras ^py-tensorflow@{1.14.0|1.15.0}", "py-tensorflow@1.15:"),
     *(

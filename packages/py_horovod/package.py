@@ -503,6 +503,16 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     # oneCCL
     # https://github.com/horovod/horovod/pull/2513: the oneCCL 1.0 interface
     depends_on("intel-oneapi-ccl@2021:", when="+ccl")
+    # https://github.com/spack/spack-packages/blob/v2026.06.0/repos/spack_repo/builtin/packages/intel_oneapi_ccl/package.py#L29
+    # which brings Intel MPI; Spack takes the first that it can, and any other where a user says so
+    requires(
+        "^[virtuals=mpi] intel-oneapi-mpi",
+        "^[virtuals=mpi] intel-mpi",
+        "+mpi",
+        policy="any_of",
+        when="+ccl",
+        msg="oneCCL requires MPI; use +mpi or ~ccl",
+    )
 
     # Compilers
     for framework, gcc, standard in (

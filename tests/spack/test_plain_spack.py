@@ -81,6 +81,13 @@ def test_a_refusal_is_not_walked_around(plain):
     assert "Horovod requires a controller; use +mpi or +gloo" in controllers["errors"][0]
 
 
+def test_oneccl_brings_the_only_mpi(plain):
+    """Intel's; tests/constraints.py has another one, which a user may choose."""
+    site = externals("python@3.11.9", "py-torch@2.9.0~cuda~rocm", "openmpi@4.1.8")
+    (answer,) = plain("py-horovod+ccl", packages=site)
+    assert "intel-oneapi-mpi" in answer["nodes"] and "openmpi" not in answer["nodes"]
+
+
 def test_ddl_takes_the_place_of_nccl(plain):
     """NCCL is on by default, and ``+ddl`` turns it off."""
     power = "target=ppc64le"
