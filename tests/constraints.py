@@ -82,7 +82,10 @@ CASES = [
     case("@0.19.5 $TF ^py-tensorflow@{1.0.0|1.1.0}", "py-tensorflow@1.1:"),
     case("@0.28.1 frameworks=mxnet ^mxnet@{2.0.0|1.9.1}+python~cuda", "mxnet@1.4.1:1"),
     case("@0.28.1 $TF,keras ^py-keras@{2.1.1|2.1.2}", "py-keras@2.0.8,2.1.2:"),
+    case("@0.28.1 frameworks=mxnet ^py-numpy@{1.24.4|1.23.5}", "py-numpy@:1.23"),
     # Spark
+    case("@0.28.1 $SPARK ^py-pyspark@{3.5.1|4.1.1} ^python@3.12.1", "python@:3.11"),
+    case("@0.28.1 $SPARK ^py-pyspark@{3.3.4|3.5.1} ^python@3.11.9", "python@:3.10"),
     case("@0.26.1 $SPARK ^py-petastorm@{0.11.5|0.12.0}", "py-petastorm@0.12:"),
     case("@0.25.0 $SPARK ^py-petastorm@{0.10.0|0.11.0}", "py-petastorm@0.11:"),
     case("@0.21.1 $SPARK ^py-petastorm@{0.9.7|0.9.8}", "py-petastorm@0.9.8:"),

@@ -277,6 +277,8 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
         # https://github.com/horovod/horovod/blob/v0.28.1/horovod/mxnet/CMakeLists.txt
         depends_on("mxnet+cuda", when="+cuda")
         depends_on("mxnet~cuda", when="~cuda")
+    # https://github.com/apache/mxnet/issues/21165: numpy.bool; builtin's mxnet 1.9 has no NumPy
+    depends_on("py-numpy@:1.23", type=("build", "run"), when="frameworks=mxnet")
 
     # Spark
     with default_args(type=("build", "run")), when("frameworks=spark"):
@@ -309,6 +311,10 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
         # https://github.com/horovod/horovod/blob/v0.28.1/setup.py: pyspark_require_list
         depends_on("py-pyspark@3:", when="^python@3.8:")
         depends_on("py-pyspark@2.3.2:", when="^python@:3.7")
+        # https://github.com/apache/spark/pull/43184: distutils
+        depends_on("python@:3.11", when="^py-pyspark@3.4:3")
+        # https://github.com/apache/spark/pull/38987: random.shuffle() with two arguments
+        depends_on("python@:3.10", when="^py-pyspark@:3.3")
         # https://github.com/horovod/horovod/pull/3520: horovod.spark.lightning alone imports it
         depends_on("py-pytorch-lightning@1.3.8:1.5.9", when="@0.25: frameworks=pytorch")
         # https://github.com/horovod/horovod/blob/v0.24.0/setup.py: pytorch_require_list
