@@ -1,8 +1,7 @@
 """Run by ``spack python``: what Spack makes of specs, as JSON, one object for each.
 
 Of a solution ``nodes``: package to version and variants.  Of a refusal ``errors``: the messages
-that the solver itself gives.  Spack then looks for the causes of each, which takes Spack 1.2 ten
-minutes, and is left out here.
+that the solver itself gives.  Spack then looks for the causes of each, which is left out here.
 """
 
 import json
