@@ -81,6 +81,14 @@ def test_a_refusal_is_not_walked_around(plain):
     assert "Horovod requires a controller; use +mpi or +gloo" in controllers["errors"][0]
 
 
+def test_a_gpu_architecture_is_configured(plain):
+    """`py-horovod+nccl` as README has it, where the configuration says for which GPUs."""
+    site = externals("python@3.11.9", "py-torch@2.9.0+cuda~rocm cuda_arch=90", "openmpi@4.1.8")
+    (answer,) = plain("py-horovod+nccl", packages={**site, "all": {"variants": ["cuda_arch=90"]}})
+    variants = answer["nodes"]["py-horovod"]
+    assert "+nccl" in variants and "cuda_arch=90" in variants
+
+
 def test_oneccl_brings_the_only_mpi(plain):
     """Intel's; tests/constraints.py has another one, which a user may choose."""
     site = externals("python@3.11.9", "py-torch@2.9.0~cuda~rocm", "openmpi@4.1.8")

@@ -9,7 +9,9 @@ import sys
 import pytest
 import yaml
 
+from hvd.cli import environments
 from hvd.core.errors import HvdError
+from hvd.doctor import gather
 from hvd.host import externals, interpreter
 from hvd.host.mpi import Mpi
 from hvd.model import recipe, specs
@@ -232,3 +234,25 @@ def test_a_tensorflow_that_cannot_say_all_is_understood(tmp_path, module, cuda, 
     asked = externals.ask(sys.executable, {**os.environ, "PYTHONPATH": str(tmp_path)})
     found = {"cuda": cuda, "rocm": rocm, "architectures": []}
     assert asked["frameworks"]["tensorflow"] == found
+
+
+@pytest.mark.parametrize(
+    ("build", "capabilities", "said"),
+    [
+        ({"cuda": "13.0"}, ("9.0", "9.0"), "spack install py-horovod+cuda\n"),
+        ({"cuda": "13.0"}, (), "spack install py-horovod+cuda cuda_arch=80"),
+        ({"rocm": "6.4"}, (), "spack install py-horovod+rocm amdgpu_target="),
+        ({}, (), ""),
+    ],
+)
+def test_a_framework_for_gpus_says_what_to_type(monkeypatch, capsys, build, capabilities, said):
+    """And GPUs of the machine are the default, as only they are there to build for."""
+    built = found(frameworks={"torch": {**TORCH, **build}})
+    monkeypatch.setattr(externals, "ask", lambda python: built)
+    monkeypatch.setattr(externals, "find_mpi", lambda found: OPENMPI)
+    monkeypatch.setattr(gather, "gpus", lambda shell: gather.Gpus(capabilities=capabilities))
+    environments.write_externals("", "/site/venv/bin/python", None, "")
+    printed = capsys.readouterr()
+    section = yaml.safe_load(printed.out)["packages"]
+    assert section.get("all") == ({"variants": ["cuda_arch=90"]} if capabilities else None)
+    assert said in printed.err and bool(printed.err) == bool(said)

@@ -89,3 +89,26 @@ def test_the_error_has_them_all_and_a_way_out() -> None:
     with pytest.raises(HvdError, match="perlmutter-hvd does not match its site") as caught:
         site_check.require(environment.load(NAME), specs)
     assert len(caught.value.message.splitlines()) == 3 and caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("lacking", "words"),
+    [
+        ((), ()),
+        (("python",), ("takes python@3.12 from", "make it as docs/sites/perlmutter.md says")),
+        (("python", "cuda"), ("takes cuda@13.2 from", "./hvd rehearse perlmutter-hvd")),
+    ],
+)
+def test_what_a_machine_lacks_is_said_before_spack_does(tmp_path, lacking, words) -> None:
+    specs = {each: spec for each, spec in solution().items() if spec["name"] in ("cuda", "python")}
+    for spec in specs.values():
+        place = tmp_path / spec["name"]
+        spec.update(external(str(place)))
+        if spec["name"] not in lacking:
+            place.mkdir()
+    if not lacking:
+        site_check.require_here(environment.load(NAME), specs)
+        return
+    with pytest.raises(HvdError) as told:
+        site_check.require_here(environment.load(NAME), specs)
+    assert all(word in f"{told.value.message} {told.value.remedy}" for word in words)

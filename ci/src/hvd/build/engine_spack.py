@@ -158,7 +158,11 @@ class SpackSolution:
         """Fetch what is to be built into the mirror, and install the environment.
 
         With a binary cache, install it from that alone.
+
+        Raises:
+            HvdError: this machine lacks what the environment takes from its site.
         """
+        site_check.require_here(self.environment, self.specs)
         spack, directory = self.engine.spack, self.environment.directory
         if self.engine.cache:
             cache.install(spack, self.environment, self.specs, self.engine.cache, run)

@@ -24,11 +24,12 @@ from hvd.deliver import activation
 from hvd.doctor import driver, imports
 from hvd.fetch import clone
 from hvd.host import externals, mpi
-from hvd.model import environment
+from hvd.model import environment, solution
 from hvd.model.built import Built, find
+from hvd.model.environment import Environment
 from hvd.smoke.launch import Target
 from hvd.smoke.run import FRAMEWORKS, check_build_items
-from hvd.solve import location
+from hvd.solve import location, site_check
 
 #: File names of the MPI libraries that Horovod can be linked with begin so.
 MPI_LIBRARIES = ("libmpi.so", "libmpi_ibm.so", "libmpich", "libmpi_cray", "libmpi_gnu")
@@ -117,6 +118,17 @@ def gpus(shell: Mapping[str, str]) -> Gpus:
     return cattrs.structure(found, Gpus)
 
 
+def _lacking(chosen: Environment) -> str:
+    """Return what this machine lacks to build a site's environment, and what to do."""
+    lock = chosen.lockfile
+    try:
+        if lock.exists():
+            site_check.require_here(chosen, solution.read(lock.read_text(), lock.name))
+    except HvdError as error:
+        return f"{error.message}; {error.remedy}"
+    return ""
+
+
 def facts(name: str, engine: str, shell: Mapping[str, str]) -> Facts:
     """Return everything there is to know here about the environment ``name``.
 
@@ -126,12 +138,13 @@ def facts(name: str, engine: str, shell: Mapping[str, str]) -> Facts:
     Raises:
         HvdError: there is no such environment.
     """
-    environment.load(name)
+    chosen = environment.load(name)
     try:
         built = find(name, engine)
         plan = activation.plan(built)
     except HvdError as error:
-        return Facts(name, not_built=error.message, remedy=error.remedy, shell=shell)
+        remedy = _lacking(chosen) or error.remedy
+        return Facts(name, not_built=error.message, remedy=remedy, shell=shell)
     own = plan.applied({k: v for k, v in shell.items() if k != "LD_LIBRARY_PATH"})
     after = plan.applied(shell)
     python = shutil.which("python", path=own["PATH"]) or "python"

@@ -180,6 +180,13 @@ def for_site(found: Mapping[str, Any], environment: Environment) -> Dict[str, An
     return {f"{key}:": value for key, value in packages(found, None, f"os={system}").items()}
 
 
+def stack(found: Mapping[str, Any]) -> str:
+    """Return ``cuda`` or ``rocm`` where frameworks are built for it, as Horovod must be, or ""."""
+    built_for = (known for known in found["frameworks"].values() if known)
+    stacks = [name for known in built_for for name in ("cuda", "rocm") if known.get(name)]
+    return stacks[0] if stacks else ""
+
+
 def write(section: Mapping[str, Any], scope: pathlib.Path, origin: str) -> None:
     """Write ``section`` as a configuration file, whole or not at all.
 

@@ -23,12 +23,13 @@ from hvd.core import console, paths, process, stamp
 from hvd.core.errors import HvdError
 from hvd.core.steps import Step
 from hvd.host import emulation, machine
-from hvd.model import built, check_build, environment
+from hvd.model import built, check_build, environment, solution
 from hvd.model import site as sites
 from hvd.model.site import Partition, Site
 from hvd.rehearse import cluster
 from hvd.rehearse.result import FAILED, NOT_SHOWN, PASSED, StepResult
 from hvd.smoke import launch
+from hvd.solve import kept
 
 #: The frameworks' modules of Horovod.
 _MODULES = {"pytorch": "torch", "tensorflow": "tensorflow", "keras": "tensorflow"}
@@ -97,6 +98,7 @@ class Rehearsal:
     plan: Plan
     log: pathlib.Path
     job_variables: Mapping[str, str] = dataclasses.field(default_factory=launch.small_machine)
+    built: List[str] = dataclasses.field(default_factory=list)  #: packages, as ``name@version``
 
     @property
     def site(self) -> Site:
@@ -200,6 +202,8 @@ class Rehearsal:
         words = ["build", self.plan.environment, "--engine", "spack", "--fresh"]
         words += ["--pair", self.plan.pair]
         self.shell(*self.loads, self.hvd(*words), timeout=_BUILD)
+        lock = environment.load(self.plan.environment).lockfile
+        self.built = kept.built(kept.packages(solution.read(lock.read_text(), lock.name)))
 
     def check_build(self) -> None:
         self._compare(self.shell(*self.loads, *self.activation, *_CHECK_BUILD))
@@ -368,8 +372,10 @@ def main() -> None:
     file = pathlib.Path(sys.argv[1])
     plan = cattrs.structure(json.loads(file.read_text()), Plan)
     directory = pathlib.Path(plan.directory)
-    done = list(run(Rehearsal(plan, directory / "log")))
-    (directory / "steps.json").write_text(json.dumps(cattrs.unstructure(done)))
+    rehearsal = Rehearsal(plan, directory / "log")
+    steps = list(run(rehearsal))
+    done = {"steps": cattrs.unstructure(steps), "built": rehearsal.built}
+    (directory / "steps.json").write_text(json.dumps(done))
 
 
 if __name__ == "__main__":

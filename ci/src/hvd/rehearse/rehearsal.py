@@ -7,7 +7,7 @@ import json
 import os
 import pathlib
 import subprocess
-from typing import Dict, List, Mapping
+from typing import Dict, List, Mapping, Sequence
 
 import cattrs
 
@@ -72,8 +72,9 @@ def run(name: str) -> Result:
     steps_file = scratch / "steps.json"
     if not steps_file.exists():
         raise HvdError("the rehearsal was interrupted", log=log)
-    steps = cattrs.structure(json.loads(steps_file.read_text()), List[StepResult])
-    done = _result(chosen, spec, shown, steps, log)
+    found = json.loads(steps_file.read_text())
+    steps = cattrs.structure(found["steps"], List[StepResult])
+    done = _result(chosen, spec, shown, steps, log, found["built"])
     if done.passed:
         # gigabytes; where it failed, the next rehearsal goes on from them
         for made in ("made", "stand-ins", "state", "tree"):
@@ -87,6 +88,7 @@ def _result(
     shown: Mapping[str, str],
     steps: List[StepResult],
     log: pathlib.Path,
+    built: Sequence[str] = (),
 ) -> Result:
     done = Result(
         environment=chosen.name,
@@ -97,6 +99,7 @@ def _result(
         stand_ins=dict(shown),
         steps=steps,
         log=stamp.of(log),
+        built=list(built),
     )
     result.save(directory(chosen.name) / "result.json", done)
     return done

@@ -36,6 +36,7 @@ class Result:
         spec: the root spec as it was rehearsed.
         stand_ins: what the site declares, to what was there in its place.
         log: digest of the log.
+        built: what Spack built, each as ``name@version``.
     """
 
     environment: str
@@ -46,6 +47,7 @@ class Result:
     stand_ins: Dict[str, str]
     steps: List[StepResult]
     log: str
+    built: List[str] = dataclasses.field(default_factory=list)
 
     @property
     def passed(self) -> bool:

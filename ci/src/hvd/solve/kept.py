@@ -19,7 +19,7 @@ from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.core.files import write_atomically
 from hvd.model import solution
-from hvd.model.environment import Environment
+from hvd.model.environment import HOROVOD, Environment
 from hvd.model.versions import Pair
 from hvd.report import templates
 
@@ -78,6 +78,16 @@ def packages(specs: Mapping[str, Any]) -> List[Package]:
         )
         for node, (hash_, spec) in zip(solution.nodes(specs), specs.items())
     ]
+
+
+def built(found: List[Package]) -> List[str]:
+    """Return what Spack builds besides Horovod from sources, each as ``name@version``."""
+    left = (HOROVOD, "python-venv", *_RUNTIMES)
+    return sorted(
+        f"{each.name}@{each.version}"
+        for each in found
+        if each.origin == "built" and each.name not in left
+    )
 
 
 def reduce(found: List[Package]) -> List[Package]:

@@ -110,6 +110,38 @@ def problems(environment: Environment, specs: Mapping[str, Dict[str, Any]]) -> L
     return found + _variants(environment.root, specs)
 
 
+def require_here(environment: Environment, specs: Mapping[str, Dict[str, Any]]) -> None:
+    """Say what of its site the environment takes and this machine lacks.
+
+    Spack's word for it is a traceback: "cannot locate the 'python' command in ...".
+
+    Raises:
+        HvdError: something is not here.
+    """
+    taken = {
+        f"{spec['name']}@{spec['version']}": spec["external"].get("path") or ""
+        for spec in specs.values()
+        if environment.site and "external" in spec
+    }
+    absent = {name: place for name, place in taken.items() if not pathlib.Path(place).exists()}
+    if not absent:
+        return
+    page = f"docs/sites/{environment.site}.md"
+    python = next(name for name in taken if name.startswith("python@"))
+    if set(absent.values()) == {taken[python]}:
+        raise HvdError(
+            f"{environment.name} takes {python} from {taken[python]}, which is not there",
+            f"make it as {page} says, and then: ./hvd externals {environment.name} "
+            f"--python {taken[python]}/bin/python",
+        )
+    name, place = next(iter(absent.items()))
+    raise HvdError(
+        f"{environment.name} takes {name} from {place}, which this machine lacks",
+        f"build it on {environment.site}, as {page} says; here, with stand-ins: "
+        f"./hvd rehearse {environment.name}",
+    )
+
+
 def _variants(root: Spec, specs: Mapping[str, Dict[str, Any]]) -> List[str]:
     """Variants of Horovod that are not as asked for."""
     (node,) = (node for node in specs.values() if node["name"] == HOROVOD)
