@@ -1,14 +1,17 @@
 """process: logs, limits, and nothing left behind."""
 
+import os
 import pickle
+import signal
+import subprocess
 import sys
 import time
 
 import psutil
 import pytest
 
-from hvd.core import process
-from hvd.core.errors import CommandFailed
+from hvd.core import paths, process
+from hvd.core.errors import CommandFailed, HvdError
 
 #: Starts a grandchild in a session of its own, says its pid, and waits.
 ESCAPE = """
@@ -79,3 +82,41 @@ def test_other_children_are_spared(tmp_path):
     finally:
         other.kill()
         other.wait()
+
+
+def test_a_password_in_an_address_is_in_no_log_and_no_error(tmp_path):
+    address = "https://somebody:SECRET@git.example/spack.git"
+    with pytest.raises(CommandFailed) as failed:
+        process.run(
+            python(f"import sys; sys.exit('fatal: {address} is gone')"), log=tmp_path / "l"
+        )
+    error = HvdError(f"cannot fetch {address}", address)
+    said = [failed.value.message, failed.value.tail, error.message, error.remedy, str(error)]
+    said.append((tmp_path / "l").read_text())
+    assert all("https://***@git.example/spack.git" in each for each in said)
+    assert not any("SECRET" in each or "somebody" in each for each in said)
+
+
+#: A command of `./hvd` that runs another one.
+COMMAND = """
+import pathlib, sys
+from hvd.cli import main
+from hvd.core import process
+log = pathlib.Path(sys.argv[1])
+main.app = lambda **_: process.run(["sh", "-c", "echo $$; sleep 600"], log=log)
+main.main([])
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_what_was_started_as_well(tmp_path, number):
+    log = tmp_path / "log"
+    env = {**os.environ, "PYTHONPATH": str(paths.SOURCE)}
+    command = subprocess.Popen([*python(COMMAND), str(log)], env=env, stderr=subprocess.PIPE)
+    while not (log.exists() and log.read_text().count("\n") == 2):
+        time.sleep(0.05)
+    child = psutil.Process(int(log.read_text().splitlines()[1]))
+    command.send_signal(number)
+    _, said = command.communicate(timeout=30)
+    assert command.returncode == 128 + number and b"interrupted" in said
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE

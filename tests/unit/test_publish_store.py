@@ -196,6 +196,9 @@ def test_ten_variants_are_published_in_a_moment(published, root) -> None:
         ("lmod", 'rm "$0"; mkdir "$0"'),
         (".current", 'rm "$0"; echo mine > "$0"'),
         (f".current/{store.MANIFEST}", """echo '{"format": 1}' > "$0" """),
+        # in a root that others may write to
+        (store.LOCK, 'rm "$0"; ln -s "$PWD/../file" "$0"'),
+        (store.GENERATIONS, 'mv "$0" ../copy; ln -s "$PWD/../copy" "$0"'),
     ],
 )
 def test_what_others_wrote_is_named_and_stays(path, spoil, published, root) -> None:

@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import http.server
+import socket
 import threading
 
 import pytest
@@ -116,3 +117,12 @@ def test_an_index_that_is_down_is_not_one_without_news(server, tmp_path, monkeyp
     monkeypatch.setattr(python_index, "pip_settings", lambda: both)
     with pytest.raises(HvdError, match="127.0.0.1: ConnectionError"):
         python_index.files("horovod")
+
+
+def test_an_index_that_never_answers_is_given_up(monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        index = f"http://127.0.0.1:{server.getsockname()[1]}/simple"
+        settings = {"index-url": index, "timeout": "0.5"}
+        monkeypatch.setattr(python_index, "pip_settings", lambda: settings)
+        with pytest.raises(HvdError, match="127.0.0.1: ReadTimeout"):
+            python_index.files("horovod")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import List, Optional
 
@@ -106,7 +107,27 @@ def main(arguments: Optional[List[str]] = None) -> None:
     sys.exit(status)
 
 
+class _Ended(KeyboardInterrupt):
+    """A signal that ends a command as Ctrl-C does: with its children, and with a report."""
+
+
 def _run(arguments: Optional[List[str]]) -> int:
+    ended: List[int] = []
+
+    def end(number: int, frame: object) -> None:
+        signal.signal(number, signal.SIG_IGN)
+        ended.append(number)
+        raise _Ended(number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # nohup has the second one ignored
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, end)
+    status = _call(arguments)
+    return 128 + ended[0] if ended else status
+
+
+def _call(arguments: Optional[List[str]]) -> int:
     try:
         app(args=arguments, prog_name="./hvd")
     except StageFailed as failure:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import difflib
 import pathlib
+import re
 from typing import Iterable, Optional
+
+#: The name and the password in an address.
+_USER = re.compile(r"(?<=://)[^\s/@]+@")
+
+
+def redacted(text: str) -> str:
+    """Return ``text`` without the names and passwords of addresses."""
+    return _USER.sub("***@", text)
 
 
 class HvdError(Exception):
@@ -20,10 +29,10 @@ class HvdError(Exception):
     tail = ""
 
     def __init__(self, message: str, remedy: str = "", log: Optional[pathlib.Path] = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.remedy = remedy
+        self.message = redacted(message)
+        self.remedy = redacted(remedy)
         self.log = log
+        super().__init__(self.message)
 
 
 class CommandFailed(HvdError):
@@ -41,9 +50,9 @@ class CommandFailed(HvdError):
     ) -> None:
         ending = "timed out" if status is None else f"exited with status {status}"
         super().__init__(f"`{command}` {ending} after {seconds:.0f} s", log=log)
-        self.command = command
+        self.command = redacted(command)
         self.status = status
-        self.tail = tail
+        self.tail = redacted(tail)
         self.seconds = seconds
 
     def __reduce__(self):

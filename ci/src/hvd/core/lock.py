@@ -8,6 +8,7 @@ processes by that variable, and ends them before they can write another byte.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import pathlib
@@ -37,7 +38,14 @@ def exclusive(path: pathlib.Path, what: str = "works in this checkout") -> Itera
         HvdError: another ``./hvd`` holds it, or orphans of an earlier one do not end.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        # in a directory that others share, a link would have another file written
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(path, flags, 0o644)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise HvdError(f"{path} is a symbolic link", "remove it; see who made it first") from None
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -16,7 +16,7 @@ from typing import Dict, List, Mapping, Optional, Sequence
 
 import psutil
 
-from hvd.core.errors import CommandFailed
+from hvd.core.errors import CommandFailed, redacted
 
 #: Lines of a failing command's output that its error carries.
 TAIL_LINES = 20
@@ -78,7 +78,7 @@ def run(
         CommandFailed: non-zero status (with ``check``), time-out, or no such program.
     """
     words = list(map(str, command))
-    printable = shlex.join(words)
+    printable = redacted(shlex.join(words))
     log.parent.mkdir(parents=True, exist_ok=True)
     before = psutil.Process().children(recursive=True)
     begin = time.monotonic()
@@ -104,10 +104,23 @@ def run(
                 status = child.wait(timeout)
         finally:
             kill_tree(child.pid, spare=before)
+            _redact(log, start)
     seconds = time.monotonic() - begin
     if status is None or (check and status != 0):
         raise CommandFailed(printable, status, tail(log), log, seconds)
     return Completed(status, seconds, log, start)
+
+
+def _redact(log: pathlib.Path, begin: int) -> None:
+    """Take passwords of addresses out of a command's output, which begins at byte ``begin``."""
+    with open(log, "r+b") as file:
+        file.seek(begin)
+        said = file.read().decode("latin-1")
+        clean = redacted(said)
+        if clean != said:
+            file.seek(begin)
+            file.write(clean.encode("latin-1"))
+            file.truncate()
 
 
 def tail(log: pathlib.Path, lines: int = TAIL_LINES) -> str:

@@ -6,6 +6,8 @@ import dataclasses
 import pathlib
 from typing import List, Literal, Optional
 
+from hvd.core.errors import redacted
+
 #: The result of a step or a stage; "cached" means done by an earlier run and still valid.
 Status = Literal["ok", "failed", "cached", "skipped"]
 
@@ -40,7 +42,7 @@ class Step:
 
     def say(self, detail: str) -> None:
         """Put ``detail`` on the step's line."""
-        self.detail = detail
+        self.detail = redacted(detail)
 
 
 @dataclasses.dataclass

@@ -27,6 +27,8 @@ from hvd.core.errors import HvdError
 _ASK_DEFAULT = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
 _SETTING = re.compile(r"^(?P<scope>[\w.-]+|:env:)\.(?P<key>[\w-]+)='(?P<value>.*)'$")
 _CHUNK = 1 << 20
+#: Seconds without an answer: pip's own default.
+_TIMEOUT = 15.0
 _REMEDY = "see which indexes pip uses with: python3 -m pip config list"
 #: What writes a file of an index to a path.
 _Write = Callable[[pathlib.Path], object]
@@ -122,7 +124,7 @@ def place(file: pathlib.Path, sha256: str, destination: pathlib.Path) -> bool:
 
 
 def pip_settings() -> Dict[str, str]:
-    """pip's settings: ``index-url``, ``extra-index-url``, ``find-links``, ``cert``.
+    """pip's settings: ``index-url``, ``extra-index-url``, ``find-links``, ``cert``, ``timeout``.
 
     From ``pip config list``, the environment before the files, as pip itself ranks them.
     """
@@ -157,7 +159,8 @@ def _offered(
         if url.startswith("file:"):
             yield from _local(f"{url}/{project}")
             continue
-        host, session = urllib.parse.urlparse(url).hostname, requests.Session()
+        host, session = urllib.parse.urlparse(url).hostname, _Session()
+        session.timeout = float(settings.get("timeout", _TIMEOUT))
         session.verify = settings.get("cert", True)
         client = pypi_simple.PyPISimple(url, session=session)
         try:
@@ -172,6 +175,17 @@ def _offered(
             sha256 = each.digests.get("sha256", "")
             file = File(each.filename, each.requires_python or "", sha256, each.is_yanked)
             yield file, functools.partial(client.download_package, each, verify=False)
+
+
+class _Session(requests.Session):
+    """Requests end when the server has said nothing for ``timeout`` seconds."""
+
+    timeout = _TIMEOUT
+
+    def request(self, *words, **options):  # type: ignore[override]
+        # who has no limit says None
+        timeout = options.pop("timeout", None) or self.timeout
+        return super().request(*words, timeout=timeout, **options)
 
 
 def _local(url: str) -> Iterator[Tuple[File, _Write]]:

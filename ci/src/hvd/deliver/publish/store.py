@@ -57,6 +57,9 @@ def locked(root: pathlib.Path) -> Iterator[None]:
         if not root.is_dir():
             root.mkdir(mode=0o755, parents=True)
             root.chmod(0o755)
+        for each in (file, root / GENERATIONS):
+            if each.is_symlink():
+                raise _foreign(each)
         if not file.exists():
             file.touch(0o644)
             file.chmod(0o644 | root.stat().st_mode & stat.S_IWGRP)
