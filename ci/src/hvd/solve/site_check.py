@@ -121,7 +121,8 @@ def require_here(environment: Environment, specs: Mapping[str, Dict[str, Any]]) 
     taken = {
         f"{spec['name']}@{spec['version']}": spec["external"].get("path") or ""
         for spec in specs.values()
-        if environment.site and "external" in spec
+        # compilers are found by their programs, wherever their prefix is
+        if environment.site and "external" in spec and spec["name"] != "gcc"
     }
     absent = {name: place for name, place in taken.items() if not pathlib.Path(place).exists()}
     if not absent:
