@@ -254,36 +254,30 @@ def uneven(size):
     return [1] * (size - 1) + [SAMPLES - size + 1]
 
 
-@case(ddp=False)
-def sync_batch_norm(world):
-    return with_batch_norm(world, even)
+def none_but_the_last(size):
+    return [0] * (size - 1) + [SAMPLES]
 
 
-@case(ddp=False)
-def sync_batch_norm_of_uneven_batches(world):
-    return with_batch_norm(world, uneven)
+#: How many samples each rank has, and options.
+BATCH_NORMS = {
+    "of even batches": (even, {}),
+    "of uneven batches": (uneven, {}),
+    "where ranks have no samples": (none_but_the_last, {}),
+    "of channels last": (even, {"channels_last": True}),
+    "without weights": (even, {"affine": False}),
+    "with a mean of all steps": (even, {"momentum": None}),
+    "without statistics": (even, {"track_running_stats": False}),
+}
 
 
-@case(ddp=False)
-def sync_batch_norm_of_channels_last(world):
-    return with_batch_norm(world, even, channels_last=True)
+def add_batch_norms():
+    for name, (samples_of, options) in BATCH_NORMS.items():
+
+        def train_with(world, samples_of=samples_of, options=options):
+            return with_batch_norm(world, samples_of, **options)
+
+        train_with.__name__ = f"SyncBatchNorm {name}"
+        case(train_with, ddp=False)
 
 
-@case(ddp=False)
-def sync_batch_norm_without_weights(world):
-    return with_batch_norm(world, even, affine=False)
-
-
-@case(ddp=False)
-def sync_batch_norm_with_a_mean_of_all_steps(world):
-    return with_batch_norm(world, even, momentum=None)
-
-
-@case(ddp=False)
-def sync_batch_norm_without_statistics(world):
-    return with_batch_norm(world, even, track_running_stats=False)
-
-
-@case(ddp=False)
-def sync_batch_norm_where_ranks_have_no_samples(world):
-    return with_batch_norm(world, lambda size: [0] * (size - 1) + [SAMPLES])
+add_batch_norms()

@@ -114,6 +114,7 @@ def test_a_signal_ends_what_was_started_as_well(tmp_path, number):
     env = {**os.environ, "PYTHONPATH": str(paths.SOURCE)}
     command = subprocess.Popen([*python(COMMAND), str(log)], env=env, stderr=subprocess.PIPE)
     while not (log.exists() and log.read_text().count("\n") == 2):
+        assert command.poll() is None
         time.sleep(0.05)
     child = psutil.Process(int(log.read_text().splitlines()[1]))
     command.send_signal(number)

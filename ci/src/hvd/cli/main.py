@@ -107,17 +107,14 @@ def main(arguments: Optional[List[str]] = None) -> None:
     sys.exit(status)
 
 
-class _Ended(KeyboardInterrupt):
-    """A signal that ends a command as Ctrl-C does: with its children, and with a report."""
-
-
 def _run(arguments: Optional[List[str]]) -> int:
+    """Call a command; two more signals end it as Ctrl-C does, with its children and a report."""
     ended: List[int] = []
 
     def end(number: int, frame: object) -> None:
         signal.signal(number, signal.SIG_IGN)
         ended.append(number)
-        raise _Ended(number)
+        raise KeyboardInterrupt
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         # nohup has the second one ignored

@@ -50,9 +50,9 @@ class CommandFailed(HvdError):
     ) -> None:
         ending = "timed out" if status is None else f"exited with status {status}"
         super().__init__(f"`{command}` {ending} after {seconds:.0f} s", log=log)
-        self.command = redacted(command)
+        self.command = command
         self.status = status
-        self.tail = redacted(tail)
+        self.tail = tail
         self.seconds = seconds
 
     def __reduce__(self):

@@ -27,8 +27,8 @@ from hvd.rehearse.inside import Plan, ibrun
 from hvd.rehearse.stand_ins import StandIn
 from hvd.solve import kept, repo_index, site_check
 
-#: Of what Spack would build, that whose library is not on the Python index.
-_UNFETCHED = {"py-cffi": "cffi"}
+#: What Spack would build for Horovod before 0.28.1, and whose library is not on the Python index.
+_UNFETCHED = "py-cffi"
 
 
 def prepare(
@@ -105,8 +105,8 @@ def _show_launchers(chosen: Environment, mpi: str, shown: Dict[str, str]) -> Non
         shown["taskset, numactl"] = "scripts that start the program on any core"
     if site.launcher == "ibrun":
         shown["ibrun"] = f"a script that starts {ibrun(mpi).split()[0]}"
-    for package in _unfetched(chosen):
-        shown[package] = "a wheel: the Python index has no source of libffi"
+    if _unfetched(chosen):
+        shown[_UNFETCHED] = "a wheel: the Python index has no source of libffi"
 
 
 def _places(
@@ -221,14 +221,14 @@ def _requirements(
         for each in found
         if each.package.startswith("py-") and each.package not in stand_ins.FRAMEWORKS
     ]
-    wheels = [_UNFETCHED[package] for package in _unfetched(chosen)]
+    wheels = [_UNFETCHED[len("py-") :]] if _unfetched(chosen) else []
     return [*frameworks, *_beside(chosen, found), *others, *wheels]
 
 
-def _unfetched(chosen: Environment) -> List[str]:
-    """Return what Spack would build on the site, and cannot build here."""
-    built = {each.name for each in kept.load(chosen).packages if each.origin == "built"}
-    return [package for package in _UNFETCHED if package in built]
+def _unfetched(chosen: Environment) -> bool:
+    """Return whether Spack would build on the site what it cannot build here."""
+    packages = kept.load(chosen).packages
+    return any(each.name == _UNFETCHED and each.origin == "built" for each in packages)
 
 
 def _beside(chosen: Environment, found: List[Declared]) -> List[str]:
