@@ -1,234 +1,304 @@
-"""publish: names, contents of a module, and conflicts between modules."""
+"""publish: a module's name and contents; its root on disk."""
 
 import dataclasses
+import os
+import resource
+import shutil
+import signal
+import stat
 
 import pytest
 
-from hvd.core import paths
+from hvd.core import lock, paths
 from hvd.core.errors import HvdError
-from hvd.deliver.publish import module as modulefile
-from hvd.deliver.publish import plan
-from hvd.deliver.publish.plan import Origin, Tree
-from hvd.model import site
+from hvd.deliver import modulefile, publish
+from hvd.model import built, environment, site
 from hvd.model.built import Modification, Software
 from hvd.model.site import Modules, Use
-from tests import publishing
+from tests import builds
+from tests.checkout import script
 
 LOCAL = site.load("local")
-NODE = Use("node", "cpu")
 NAME = "horovod/0.28.1-torch-2.13-openmpi-4.1"
-CASES = {
-    "torch-2.13-openmpi-4.1": {},
-    "tf-2.21-openmpi-4.1": {"frameworks": {"tensorflow": "2.21.0"}},
-    "torch-2.13-tf-2.21-openmpi-4.1": {
-        "frameworks": {"tensorflow": "2.21.0", "pytorch": "2.13.0+cu130"}
-    },
-    "torch-2.13-gloo": {"controllers": ("gloo",), "operations": ("gloo",), "mpi": Software()},
-    "torch-2.13-openmpi-4.1-nogloo": {"controllers": ("mpi",), "operations": ("mpi",)},
-    "torch-2.13-openmpi-4.1-nccl": {"operations": ("gloo", "mpi", "nccl"), "gpu": "cuda"},
-    "torch-2.13-openmpi-4.1-rccl": {"operations": ("gloo", "mpi", "nccl"), "gpu": "rocm"},
-    "torch-2.13-openmpi-4.1-cuda": {"gpu": "cuda"},
-    "torch-2.13-openmpi-4.1-ddl": {"operations": ("ddl", "gloo", "mpi"), "gpu": "cuda"},
-    "torch-2.13-openmpi-4.1-ccl": {"operations": ("ccl", "gloo", "mpi")},
-    "torch-2.13-mpich-4.2": {"mpi": Software("mpich", "4.2.1")},
-    "tf-2.21-keras-3.15-openmpi-4.1": {"frameworks": {"keras": "3.15.1", "tensorflow": "2.21.0"}},
-}
 
 
-def at_a_site(modules, use=NODE, **changes):
+def at_a_site(modules=LOCAL.modules, run=(), tool="lmod", **changes):
     """The module of a build, at a site with ``modules``."""
     machine = dataclasses.replace(LOCAL, modules=modules)
-    return modulefile.describe(publishing.pretend(**changes), machine, use)
+    return modulefile.make(builds.record(**changes), machine, Use("node", "cpu", run=run), tool)
 
 
-@pytest.mark.parametrize("expected", CASES)
-def test_a_variant_has_a_name_of_its_own(expected) -> None:
-    done = publishing.pretend(**CASES[expected])
-    assert modulefile.name(done, LOCAL) == ("horovod", f"0.28.1-{expected}")
+def text(module):
+    return next(iter(module.files.values()))
 
 
 @pytest.mark.parametrize(
-    ("modules", "name", "directory"),
+    ("version", "changes"),
     [
-        (Modules("lmod"), NAME, ""),
+        ("torch-2.13-openmpi-4.1", {}),
         (
-            Modules("lmod", projection="{name}/{version}-{compiler.name}-{compiler.version}"),
-            "horovod/0.28.1-gcc-12.2.0-torch-2.13-openmpi-4.1",
-            "",
+            "torch-2.13-tf-2.21-openmpi-4.1",
+            {"frameworks": {"tensorflow": "2.21.0", "pytorch": "2.13.0+cu130"}},
+        ),
+        ("keras-3.15-openmpi-4.1", {"frameworks": {"keras": "3.15.1"}}),
+        (
+            "torch-2.13-gloo",
+            {"controllers": ("gloo",), "operations": ("gloo",), "mpi": Software()},
+        ),
+        ("torch-2.13-openmpi-4.1-nogloo", {"controllers": ("mpi",), "operations": ("mpi",)}),
+        ("torch-2.13-openmpi-4.1-nccl", {"operations": ("mpi", "nccl"), "gpu": "cuda"}),
+        ("torch-2.13-openmpi-4.1-rccl", {"operations": ("mpi", "nccl"), "gpu": "rocm"}),
+        ("torch-2.13-openmpi-4.1-cuda", {"gpu": "cuda"}),
+        ("torch-2.13-openmpi-4.1-ddl", {"operations": ("ddl", "gloo", "mpi"), "gpu": "cuda"}),
+        ("torch-2.13-openmpi-4.1-ccl", {"operations": ("ccl", "gloo", "mpi")}),
+        ("torch-2.13-mpich-4.2", {"mpi": Software("mpich", "4.2.1")}),
+        (
+            "gcc-12.2.0-torch-2.13-openmpi-4.1",
+            {
+                "modules": Modules(
+                    "lmod", (), "{name}/{version}-{compiler.name}-{compiler.version}"
+                )
+            },
         ),
         (
-            Modules("lmod", ("compiler", "mpi")),
-            "horovod/0.28.1-torch-2.13",
-            "MPI/gcc/12.2.0/openmpi/4.1.8",
+            "openmpi-4.1.8-torch-2.13",
+            {"modules": Modules("lmod", (), "{name}/{version}-{^mpi.name}-{^mpi.version}")},
         ),
-        (Modules("lmod", ("compiler",), "{name}/{version}"), NAME, "Compiler/gcc/12.2.0"),
     ],
 )
-def test_a_site_names_its_modules(modules, name, directory) -> None:
-    module = at_a_site(modules)
-    assert (module.full_name, module.directory) == (name, directory)
+def test_each_variant_has_its_own_name(version, changes) -> None:
+    assert at_a_site(**changes).name == f"horovod/0.28.1-{version}"
 
 
-@pytest.mark.parametrize("projection", ["{name}/{hash}", "{version}", "{name}/{version}/x"])
-def test_a_projection_that_cannot_be_used(projection) -> None:
-    key = "sites/local/site.yaml: key 'modules:projection'"
-    with pytest.raises(HvdError, match=key) as caught:
+@pytest.mark.parametrize("projection", ["{name}/{hash}", "{version}", "{name}/{version}/x", "{"])
+def test_a_bad_projection(projection) -> None:
+    with pytest.raises(HvdError, match="sites/local/site.yaml: key 'modules:projection'"):
         at_a_site(Modules("lmod", projection=projection))
-    assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("hierarchy", "directory"),
+    [
+        ((), "tcl"),
+        (("compiler", "mpi"), "tcl/MPI/gcc/12.2.0/openmpi/4.1.8"),
+        (("compiler",), "tcl/Compiler/gcc/12.2.0"),
+        (("mpi",), "tcl/MPI/openmpi/4.1.8"),
+    ],
+)
+def test_the_directory_in_a_hierarchy(hierarchy, directory) -> None:
+    assert at_a_site(Modules("tcl", hierarchy), tool="tcl").directory == directory
 
 
 def test_a_module_has_what_the_site_gives() -> None:
     """Its modules first, then those of externals that it does not replace; its fabric."""
     machine = site.load("perlmutter-2023")
     use = machine.environments["perlmutter-2023-hvd"]
-    done = publishing.pretend(
+    done = builds.record(
         gpu="cuda",
         operations=("gloo", "mpi", "nccl"),
         architectures=("80",),
         modules=("cudnn/8.7.0", "cray-mpich/8.1.25"),
     )
-    module = modulefile.describe(done, machine, use)
+    lines = text(modulefile.make(done, machine, use, "lmod")).splitlines()
     loads = [word for load in use.run for word in load]
-    assert module.depends_on == (*loads, "cray-mpich/8.1.25")
-    assert "mpich" not in module.conflicts
-    values = {change.name: change.value for change in module.changes if change.kind == "set"}
-    assert machine.fabric["nccl"].items() <= values.items()
-    assert "GPU architectures: CUDA 80" in module.whatis
-    assert "NCCL" in module.help and "srun -n 2 " in module.help
+    assert [line for line in lines if line.startswith("depends_on")] == [
+        f'depends_on("{each}")' for each in (*loads, "cray-mpich/8.1.25")
+    ]
+    for name, value in machine.fabric["nccl"].items():
+        assert f'pushenv("{name}", "{value}")' in lines
+    assert 'whatis("GPU architectures: cuda 80")' in lines
+
+
+def test_what_depends_on_the_job_is_in_the_help_alone() -> None:
+    machine = site.load("frontier")
+    done = builds.record(gpu="rocm", operations=("gloo", "mpi", "nccl"))
+    found = text(modulefile.make(done, machine, machine.environments["frontier-hvd"], "lmod"))
+    for name, value in machine.fabric["one_node"].items():
+        assert f"In jobs with one node: export {name}={value}" in found
+        assert f'pushenv("{name}"' not in found
 
 
 @pytest.mark.parametrize(
     ("modules", "run", "mpi", "refused", "taken"),
     [
-        (Modules("none"), (), "openmpi", {"openmpi", "OpenMPI", "mpich"}, set()),
         (Modules("lmod"), (), "openmpi", {"mpich", "impi"}, {"openmpi", "OpenMPI"}),
-        (Modules("lmod"), (), "intel-oneapi-mpi", {"openmpi"}, {"impi", "IntelMPI"}),
+        (Modules("lmod"), (), "intel-oneapi-mpi", {"openmpi"}, {"impi", "intel-mpi", "IntelMPI"}),
         (Modules("lmod"), (("GCC/12", "OpenMPI/4"),), "openmpi", set(), {"mpich", "OpenMPI"}),
         (Modules("lmod", ("compiler", "mpi")), (), "openmpi", set(), {"mpich", "OpenMPI"}),
         (Modules("lmod", conflict=("conda",)), (), "openmpi", {"conda", "mpich"}, {"openmpi"}),
     ],
 )
-def test_another_mpi_is_a_conflict(modules, run, mpi, refused, taken) -> None:
-    """But for the one it was built with, which may be a module that all have loaded."""
-    module = at_a_site(modules, Use("node", "cpu", run=run), mpi=Software(mpi, "4.1.8"))
-    assert {"horovod", *refused} <= set(module.conflicts)
-    assert not taken & set(module.conflicts)
+def test_other_mpis_are_conflicts(modules, run, mpi, refused, taken) -> None:
+    found = text(at_a_site(modules, run, mpi=Software(mpi, "4.1.8")))
+    assert all(f'conflict("{each}")' in found for each in {"horovod", *refused})
+    assert not any(f'conflict("{each}")' in found for each in taken)
 
 
-def test_what_depends_on_the_job_is_in_the_help_and_not_set() -> None:
-    machine = site.load("frontier")
-    done = publishing.pretend(gpu="rocm", operations=("gloo", "mpi", "nccl"))
-    module = modulefile.describe(done, machine, machine.environments["frontier-hvd"])
-    for name, value in machine.fabric["one_node"].items():
-        assert f"Set {name}={value} in jobs on one node." in module.help
-        assert name not in {change.name for change in module.changes}
+@pytest.fixture
+def root(tmp_path):
+    return tmp_path / "m"
 
 
-def test_lists_are_in_the_order_of_the_activation() -> None:
-    entries = ("/a", "/usr/bin", "/b", "/a", "/usr/local/")
-    changes = [Modification("prepend", "PATH", value) for value in entries]
-    module = at_a_site(LOCAL.modules, changes=(*changes, Modification("prepend", "MANPATH", "/m")))
-    lists = [(c.kind, c.name, c.value) for c in module.changes if c.kind != "set"]
-    assert lists == [
-        ("prepend", "MANPATH", "/m"),
-        ("prepend", "PATH", "/b"),
-        ("prepend", "PATH", "/a"),
-        ("append", "MANPATH", ""),
-    ]
+@pytest.fixture
+def run(hvd, root):
+    """A function that publishes a build for Lmod: its status, and all that it prints."""
+    local = environment.load(environment.DEFAULT)
+    venv = paths.state() / "pip" / local.name
+    programs = script(venv / "venv" / "bin" / "horovodrun", "echo").parent
+    (venv / "stamp").write_text("x")
+    changes = (Modification("prepend", "PATH", str(programs)),)
+    built.save(builds.record(changes=changes, digest=built.digest(local, "pip")))
+
+    def publish_(*options):
+        status, out, err = hvd("publish", "--root", root, "--tool", "lmod", *options)
+        return status, out + err
+
+    return publish_
 
 
-def test_a_value_that_no_module_can_hold() -> None:
-    module = at_a_site(LOCAL.modules, changes=(Modification("set", "X", "a\x1b[0m"),))
-    with pytest.raises(HvdError, match="the value of X"):
-        plan.make(Tree(), [(module, Origin("a", "pip"))], ["lmod"])
+def snapshot(root):
+    """Mode, and text or target, of all below ``root`` but the lock."""
+    return {
+        path: (path.lstat().st_mode, os.readlink(path) if path.is_symlink() else path.read_text())
+        for path in root.rglob("*")
+        if path.name != ".lock" and (path.is_symlink() or path.is_file())
+    }
 
 
-def test_the_same_input_gives_the_same_bytes(publish, tmp_path) -> None:
-    publishing.pretend()
-    roots = [tmp_path / "a", tmp_path / "b"]
-    for root in (*roots, roots[0]):
-        assert publish("--root", root, "--tool", "both")[0] == 0
-    assert publishing.snapshot(roots[0]) == publishing.snapshot(roots[1])
-
-
-def test_variants_are_side_by_side(publish, tmp_path) -> None:
-    publishing.pretend()
-    second = publishing.pretend(
-        "py-horovod +mpi+gloo frameworks:=tensorflow", frameworks={"tensorflow": "2.21.0"}
-    )
-    root = tmp_path / "m"
-    tcl, lmod = root / "tcl/horovod", root / "lmod/horovod"
-    names = [f"0.28.1-{framework}-openmpi-4.1" for framework in ("tf-2.21", "torch-2.13")]
-    assert publish("--root", root, "--tool", "tcl")[0] == 0
-    assert publish(second.environment, "--root", root, "--tool", "both")[0] == 0
-    assert sorted(path.name for path in tcl.iterdir()) == [".version", *names]
-    assert [path.name for path in lmod.glob("0*")] == [f"{names[0]}.lua"]
-    # the first one is the default until another is made so
-    assert names[1] in (tcl / ".version").read_text()
-    publish(second.environment, "--root", root, "--tool", "tcl", "--default")
-    assert names[0] in (tcl / ".version").read_text()
-
-
-def test_a_clash_is_found_before_anything_is_written(publish, tmp_path) -> None:
-    publishing.pretend()
-    other = publishing.pretend("py-horovod@0.28.1 +mpi+gloo frameworks:=pytorch").environment
-    root = tmp_path / "m"
-    options = ["--root", root, "--tool", "both"]
-    status, said = publish("local-hvd", other, *options)
-    assert status == 2 and "local-hvd (pip)" in said and "--suffix" in said
-    assert not publishing.snapshot(root)
-    publish(*options)
-    before = publishing.snapshot(root)
-    status, said = publish(other, *options)
-    assert status == 2 and "--suffix WORD, or --replace" in said
-    assert publishing.snapshot(root) == before
-    assert publish(other, *options, "--suffix", "second")[0] == 0
-    assert publish(other, *options, "--replace", "--dry-run")[1].count("replaced") == 2
-    assert publish(other, *options, "--replace")[0] == 0
-    assert other in (root / f"lmod/{NAME}.lua").read_text()
-
-
-def test_equal_modules_of_two_environments_are_no_clash() -> None:
-    module = at_a_site(LOCAL.modules)
-    wanted = [(module, Origin("a", "pip")), (module, Origin("b", "pip"))]
-    tree, rows = plan.make(Tree(), wanted, ["tcl"])
-    assert [row.change for row in rows] == ["new", "default"] and len(tree.files) == 2
-
-
-def test_a_dry_run_writes_nothing(publish, tmp_path) -> None:
-    publishing.pretend()
-    status, said = publish("--root", tmp_path / "m", "--tool", "both", "--dry-run")
-    rows = [line.split()[:3] for line in said.splitlines()]
-    assert status == 0 and ["new", f"tcl/{NAME}", "local-hvd"] in rows
-    assert not (tmp_path / "m").exists()
+def test_publish_replace_and_roll_back(run, root) -> None:
+    status, said = run("--dry-run")
+    assert status == 0 and "prepend_path" in said and not root.exists()
+    assert run()[0] == 0
+    module, default = root / f"lmod/{NAME}.lua", root / "lmod/horovod/.modulerc.lua"
+    assert said == module.read_text()
+    first = snapshot(root)
+    assert "already" in run()[1] and snapshot(root) == first
+    module.write_text("-- by hand\n")
+    status, said = run()
+    assert status == 2 and "--suffix WORD" in said and module.read_text() == "-- by hand\n"
+    assert run("--suffix", "a")[0] == 0 and NAME in default.read_text()
+    assert run("--suffix", "b", "--default")[0] == 0 and f"{NAME}-b" in default.read_text()
+    assert run("--replace")[0] == 0 and module.read_text() != "-- by hand\n"
+    assert len(list(module.parent.glob("*.lua"))) == 4
+    for expected in (4, 3, 2):
+        assert run("--rollback")[0] == 0
+        assert len(list(module.parent.glob("*.lua"))) == expected
+    assert run("--rollback")[0] == 2
+    # and forward again, with a number of its own
+    assert run("--suffix", "c")[0] == 0 and os.readlink(root / ".current").endswith("0005")
 
 
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["moon-hvd", "--tool=both"], "'moon-hvd'"),
-        (["--tool=both", "--engine=spack"], "spack"),
-        ([], "'modules:tool'"),
-        (["--tool=ruby"], "'ruby'"),
-        (["--tool=both", "--suffix=a b"], "--suffix: 'a b'"),
-        (["--rollback"], "no earlier publication"),
-        (["--rollback", "--tool=both"], "--rollback"),
+        (["--suffix=a b"], "--suffix: 'a b'"),
+        (["moon-hvd"], "moon-hvd"),
+        (["--engine=spack"], "spack"),
     ],
 )
-def test_a_bad_option_is_named(arguments, named, publish, tmp_path) -> None:
-    publishing.pretend()
-    status, said = publish("--root", tmp_path / "m", *arguments)
-    assert status == 2 and named in said
-    assert not (tmp_path / "m/lmod").exists()
+def test_what_cannot_be_published(arguments, named, run, root) -> None:
+    status, said = run(*arguments)
+    assert status == 2 and named in said and not root.exists()
+    shutil.rmtree(paths.state() / "pip/local-hvd/venv")
+    status, said = run()
+    assert status == 2 and "./hvd build local-hvd" in said and not root.exists()
 
 
-def test_a_build_that_is_not_whole_is_refused(publish, tmp_path) -> None:
-    arguments = ["--root", tmp_path / "m", "--tool", "both"]
-    assert "./hvd build" in publish(*arguments)[1]
-    publishing.pretend()
-    (paths.state() / "pip/local-hvd/stamp").unlink()
-    assert "has changed since pip built it" in publish(*arguments)[1]
-    publishing.pretend(changes=(Modification("prepend", "PATH", "/nowhere/bin"),))
-    status, said = publish(*arguments)
-    assert status == 2 and "/nowhere/bin" in said
-    assert not (tmp_path / "m").exists()
+CALLS = ("open", "mkdir", "rename", "replace", "symlink", "link", "rmdir")
+
+
+def test_a_kill_at_any_moment_leaves_a_whole_tree(tmp_path) -> None:
+    """The old tree is visible, or the new one; the next publication succeeds."""
+    first = at_a_site()
+    second = at_a_site(mpi=Software("mpich", "4.2"))
+    call, seen, killed = 0, set(), True
+    while killed:
+        call += 1
+        root = tmp_path / str(call)
+        publish.publish(root, first)
+        child = os.fork()
+        if not child:
+            left = [call]
+
+            def counted(function, left=left):
+                def call_(*arguments, **keywords):
+                    left[0] -= 1
+                    if not left[0]:
+                        os.kill(os.getpid(), signal.SIGKILL)
+                    return function(*arguments, **keywords)
+
+                return call_
+
+            for name in CALLS:
+                setattr(os, name, counted(getattr(os, name)))
+            try:
+                publish.publish(root, second)
+            finally:
+                os._exit(0)
+        killed = os.WIFSIGNALED(os.waitpid(child, 0)[1])
+        found = {path.stem: path.read_text() for path in (root / "lmod/horovod").glob("0*")}
+        assert len(found) in (1, 2) and set(found.values()) <= {text(first), text(second)}
+        seen.add(len(found))
+        publish.publish(root, second)
+        assert len(list((root / "lmod/horovod").glob("0*"))) == 2
+        assert not list((root / ".generations").glob(".new*"))
+    assert call > 10 and seen == {1, 2}
+
+
+def test_a_full_disk_changes_nothing(run, root) -> None:
+    run()
+    before = snapshot(root)
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limit[1]))
+    try:
+        status, said = run("--suffix", "a")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert status == 2 and "the previous version is unchanged" in said
+    assert snapshot(root) == before and run("--suffix", "a")[0] == 0
+
+
+def test_two_at_a_time(run, root) -> None:
+    run()
+    with lock.exclusive(root / ".lock"):
+        status, said = run("--suffix", "a")
+    assert status == 2 and f"(process {os.getpid()})" in said
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [".lock", ".generations", ".generations/0001", f"lmod/{NAME}.lua", "lmod/horovod", "lmod"],
+)
+def test_links_of_others_are_refused(spoilt, run, root) -> None:
+    """Nothing is written through a link that another user of a shared root has made."""
+    run()
+    copy = root.parent / "copy"
+    os.rename(root / spoilt, copy)
+    if spoilt == "lmod":
+        (root / "lmod").mkdir()
+    else:
+        (root / spoilt).symlink_to(copy)
+    before = snapshot(root.parent)
+    status, said = run("--suffix", "a")
+    assert status == 2 and spoilt.rpartition("/")[2] in said
+    assert snapshot(root.parent) == before
+
+
+@pytest.mark.parametrize("umask", [0, 0o77])
+def test_everyone_reads_and_only_the_owner_writes(umask, run, root) -> None:
+    before = os.umask(umask)
+    try:
+        assert run()[0] == run("--suffix", "a")[0] == 0
+    finally:
+        os.umask(before)
+    for path in (root, *root.rglob("*")):
+        mode = stat.S_IMODE(path.lstat().st_mode)
+        assert path.is_symlink() or mode == (0o755 if path.is_dir() else 0o644), path
+
+
+def test_a_group_publishes_together_where_its_directory_is_for_that(run, root) -> None:
+    root.mkdir()
+    root.chmod(0o2775)
+    assert run()[0] == run("--suffix", "a")[0] == 0
+    modes = {".lock": 0o664, ".generations": 0o2775, "lmod/": 0o2755, "lmod/horovod": 0o2755}
+    assert {name: stat.S_IMODE(os.stat(root / name).st_mode) for name in modes} == modes

@@ -10,7 +10,6 @@ import typer
 
 from hvd.ci import reproduce
 from hvd.cli import (
-    activate,
     bench,
     bundle,
     cache,
@@ -19,16 +18,15 @@ from hvd.cli import (
     ci,
     container,
     debian,
+    deliver,
     diff,
     docs,
     doctor,
     environments,
     gpu_check,
-    kernel,
     launch,
     matrix,
     pipeline,
-    publish,
     rehearse,
     release,
     site,
@@ -36,7 +34,6 @@ from hvd.cli import (
     timeline,
     upstream,
     versions,
-    wheel,
 )
 from hvd.core import console
 from hvd.core.errors import HvdError
@@ -71,7 +68,7 @@ app.command(name="concretize")(pipeline.concretize)
 app.command(name="lock")(pipeline.lock)
 app.command(name="docs")(docs.docs)
 app.command(name="list")(environments.list_environments)
-app.command(name="activate")(activate.activate)
+app.command(name="activate")(deliver.activate)
 app.command(name="bench")(bench.bench)
 app.command(name="bundle")(bundle.bundle)
 app.add_typer(cache.app, name="cache")
@@ -83,17 +80,17 @@ app.command(name="debian", context_settings=_MORE)(debian.enter)
 app.command(name="diff")(diff.diff)
 app.command(name="doctor")(doctor.doctor)
 app.command(name="gpu-check")(gpu_check.gpu_check)
-app.command(name="kernel")(kernel.install_kernel)
+app.command(name="kernel")(deliver.kernel)
 app.command(name="launch")(launch.launch)
 app.command(name="matrix")(matrix.matrix)
-app.command(name="publish")(publish.publish)
+app.command(name="publish")(deliver.publish)
 app.command(name="rehearse")(rehearse.rehearse)
 app.command(name="release")(release.release)
 app.add_typer(site.app, name="site")
 app.command(name="timeline")(timeline.timeline)
 app.command(name="upstream")(upstream.upstream)
 app.command(name="versions")(versions.versions)
-app.command(name="wheel")(wheel.wheel)
+app.command(name="wheel")(deliver.wheel)
 app.command(name="externals")(environments.write_externals)
 app.command(name="test", context_settings={**_MORE, "ignore_unknown_options": True})(testing.test)
 

@@ -1,7 +1,7 @@
 """Activation of a built environment: in a shell without Spack, in a notebook, or by a module.
 
-``spack env activate --sh`` is not used: what it prints cannot be undone without Spack, knows no
-site's modules and network, and does not exist for the pip engine.
+What ``spack env activate --sh`` prints cannot be undone without Spack, knows no site's modules
+and network, and does not exist for the pip engine.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import os
 import pathlib
 import re
 import shlex
-from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
+from hvd.core import templates
 from hvd.core.errors import HvdError
 from hvd.core.files import write_atomically
-from hvd.deliver import template
 from hvd.model import environment, site
 from hvd.model.built import Built, Modification
 from hvd.model.site import Site, Use
@@ -24,15 +24,9 @@ from hvd.model.site import Site, Use
 MARK = "HVD_ACTIVE"
 #: System directories, which must not come before others in a list.  Spack's is_system_path does
 #: not know all of those below /usr.
-_LEAVES = (
-    "", "bin", "bin64", "sbin", "include", "lib", "lib64", "man", "share/man", "share/aclocal",
-    "share/pkgconfig", "lib/pkgconfig", "lib64/pkgconfig",
-)  # fmt: skip
-_SYSTEM = {
-    os.path.normpath(f"{root}/{leaf}") for root in ("", "/usr", "/usr/local") for leaf in _LEAVES
-}
-#: Characters that no csh interprets.
-_PLAIN = re.compile(r"[\w./:+,@-]+", re.ASCII)
+_SYSTEM = re.compile(
+    r"/|(/usr(/local)?)?(/(s?bin|bin64|include|man|share/(man|aclocal|pkgconfig)|lib(64)?(/pkgconfig)?))?"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,28 +54,26 @@ class Plan:
 
 
 def plan(built: Built, nodes: int = 2, rdma: bool = False) -> Plan:
-    """Plan the activation of ``built`` for jobs on ``nodes`` nodes.
-
-    Raises:
-        HvdError: a value contains a NUL, or nothing is added to ``PATH``.
-    """
+    """Plan the activation of ``built`` for jobs on ``nodes`` nodes."""
     machine, use = place(built)
-    comment = f"{built.environment}, built by {built.engine}"
-    fabric: Dict[str, str] = {}
-    if machine:
-        fabric = machine.variables(built.case, nodes, rdma)
-        comment += f" on {machine.name}, {nodes} node{'s' if nodes > 1 else ''}"
-    changes = {change.name: change for change in _joined(lists(built.changes))}
+    fabric = machine.variables(built.case, nodes, rdma) if machine else {}
+    # a list with another separator than a colon replaces the shell's; what a package appends goes
+    # behind what others prepend, and before the shell's own entries
+    joined: Dict[Tuple[str, str], List[str]] = {}
+    for each in lists(built.changes):
+        entries = joined.setdefault((each.name, each.separator), [])
+        entries.insert(0 if each.kind == "prepend" else len(entries), each.value)
+    changes = {
+        name: Modification("prepend" if separator == ":" else "set", name, separator.join(entries))
+        for (name, separator), entries in joined.items()
+    }
     # it would name another Python's standard library
     changes["PYTHONHOME"] = Modification("unset", "PYTHONHOME", "")
     changes.update((change.name, change) for change in variables(built, fabric))
-    again = f"build it again: {built.again}"
-    for change in changes.values():
-        if "\0" in change.value:
-            raise HvdError(f"{built.name}: {change.name} has a NUL in it", again)
     if "PATH" not in changes:
-        raise HvdError(f"{built.name}: it adds nothing to PATH", again)
+        raise HvdError(f"{built.name} has no bin directory", f"build it again: {built.again}")
     changes["PATH"] = changes.pop("PATH")
+    comment = f"{built.name}, for {nodes} node{'s' if nodes > 1 else ''}"
     return Plan(tuple(modules(built, use)), tuple(changes.values()), comment)
 
 
@@ -107,7 +99,7 @@ def lists(changes: Sequence[Modification]) -> List[Modification]:
     entries: Dict[Modification, None] = {}
     for change in changes:
         value = os.path.normpath(change.value) if os.path.isabs(change.value) else change.value
-        if change.kind != "set" and value not in _SYSTEM:
+        if change.kind != "set" and not _SYSTEM.fullmatch(value):
             entry = dataclasses.replace(change, value=value)
             # of two equal entries the later one decides the place
             entries.pop(entry, None)
@@ -117,22 +109,6 @@ def lists(changes: Sequence[Modification]) -> List[Modification]:
         # an empty entry stands for the system's manual pages
         found.append(Modification("append", "MANPATH", ""))
     return found
-
-
-def _joined(entries: Sequence[Modification]) -> List[Modification]:
-    """One change for each list.
-
-    What a package appends goes behind what others prepend, and before the shell's own entries.
-    A list with another separator than a colon replaces the shell's.
-    """
-    values: Dict[Tuple[str, str], List[str]] = {}
-    for each in entries:
-        known = values.setdefault((each.name, each.separator), [])
-        known.insert(0 if each.kind == "prepend" else len(known), each.value)
-    return [
-        Modification("prepend" if separator == ":" else "set", name, separator.join(words))
-        for (name, separator), words in values.items()
-    ]
 
 
 def variables(built: Built, fabric: Mapping[str, str]) -> List[Modification]:
@@ -145,38 +121,9 @@ def variables(built: Built, fabric: Mapping[str, str]) -> List[Modification]:
     return [Modification("set", *each) for each in sorted(values.items())]
 
 
-def _csh(text: str) -> str:
-    if _PLAIN.fullmatch(text):
-        return text
-    # a ! and a newline need a backslash even between quotes
-    text = text.replace("'", "'\"'\"'").replace("!", "\\!").replace("\n", "\\\n")
-    return f"'{text}'"
-
-
-def _fish(text: str) -> str:
-    text = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{text}'"
-
-
-#: The scripts, and how their shells quote a word: sh, dash, bash, ksh, zsh; csh, tcsh; fish.
-#: Each script keeps the former values in variables of the shell; ``hvd_deactivate`` restores them.
-FILES: Dict[str, Callable[[str], str]] = {
-    "activate.sh": shlex.quote,
-    "activate.csh": _csh,
-    "activate.fish": _fish,
-}
-
-
-def render(plan: Plan, file: str) -> str:
-    """The script called ``file``, a key of `FILES`."""
-    return template.render(f"deliver/templates/{file}.j2", FILES[file], plan=plan)
-
-
-def write(plan: Plan, directory: pathlib.Path) -> None:
-    """Write the scripts for all shells into ``directory``.
-
-    Raises:
-        HvdError: one cannot be written.
-    """
-    for file in FILES:
-        write_atomically(directory / file, render(plan, file).encode())
+def write(plan: Plan, directory: pathlib.Path) -> pathlib.Path:
+    """Write activate.sh, for sh, bash, dash, ksh and zsh, into ``directory``; return its path."""
+    template = templates.environment().get_template("deliver/templates/activate.sh.j2")
+    path = directory / "activate.sh"
+    write_atomically(path, template.render(plan=plan, quote=shlex.quote).encode())
+    return path

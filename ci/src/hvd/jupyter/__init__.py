@@ -1,1 +1,0 @@
-"""Horovod in notebooks: ``./hvd kernel``."""
