@@ -6,7 +6,7 @@ import functools
 
 import pytest
 
-from hvd.deliver.publish.plan import LANGUAGES
+from hvd.deliver.modulefile import TOOLS
 from tests.build import module_tools
 from tests.build.security import sources
 from tests.build.unbuilt import Unbuilt
@@ -30,7 +30,7 @@ def secured(shared_tree):
     return functools.partial(shared_tree, variants=sources.VARIANTS)
 
 
-@pytest.fixture(params=LANGUAGES)
+@pytest.fixture(params=TOOLS)
 def tool(request) -> module_tools.ModuleTool:
     """A real module tool, each in turn."""
     return module_tools.install(request.param)

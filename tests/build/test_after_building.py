@@ -12,7 +12,6 @@ from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 
 from hvd.smoke.launch import small_machine
-from tests import shells
 from tests.checkout import run, script
 from tests.ranks import PROGRAM, said
 
@@ -27,7 +26,7 @@ def test_two_ranks_from_activate_sh(built, tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
     lines = [
         "/usr/bin/env -0 > before",
-        shells.source("dash", tmp_path / "activate.sh"),
+        f". {tmp_path}/activate.sh",
         "mpirun -np 2 python program.py",
         "hvd_deactivate",
         "/usr/bin/env -0 > after",
@@ -35,7 +34,7 @@ def test_two_ranks_from_activate_sh(built, tmp_path):
     ]
     bare = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
     allowed = small_machine(built.target.environment["PATH"])
-    command = [*shells.command("dash"), "-c", "\n".join(lines)]
+    command = ["sh", "-euc", "\n".join(lines)]
     output = run(command, env={**bare, **allowed}, cwd=tmp_path, timeout=180)
     assert said(output) == [(0, 2), (1, 2)], output
     assert (tmp_path / "before").read_text() == (tmp_path / "after").read_text()

@@ -13,7 +13,7 @@ SOURCE = paths.SOURCE / "hvd"
 #: From the ground up.
 ROOMS = (
     *("core", "model", "fetch", "host", "report", "launch", "timeline", "smoke", "solve"),
-    *("cache", "deliver", "docs", "reframe", "survey", "doctor", "jupyter", "matrix", "build"),
+    *("cache", "deliver", "docs", "reframe", "survey", "doctor", "matrix", "build"),
     *("rehearse", "bench", "gpu", "upkeep", "ci", "cli"),
 )
 
