@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import os
 import pathlib
 import shlex
@@ -20,13 +19,6 @@ from hvd.deliver import wheel as wheels
 from hvd.fetch import python_index
 from hvd.launch.start import callers
 from hvd.model import built, environment, site
-
-
-class ToolName(str, enum.Enum):
-    """Lmod or Environment Modules."""
-
-    lmod = "lmod"
-    tcl = "tcl"
 
 
 def activate(
@@ -72,7 +64,7 @@ def kernel(
 def publish(
     name: str = BuiltArgument,
     root: pathlib.Path = option("--root DIR", "Root of the module tree.", ...),
-    tool: Optional[ToolName] = option("--tool", "Module tool. \\[default: the site's tool]", None),
+    tool: str = option("--tool lmod|tcl", "Module tool. \\[default: the site's]"),
     engine: EngineName = BuiltByOption,
     default: bool = flag("--default", "Make it the default version."),
     suffix: str = option("--suffix WORD", "Append this to the module's version."),
@@ -90,12 +82,9 @@ def publish(
         return
     base = environment.base(environment.load(name))
     machine = site.of(base)
-    chosen = tool.value if tool else machine.modules.tool
+    chosen = tool or machine.modules.tool
     if chosen not in modulefile.TOOLS:
-        raise HvdError(
-            f"{paths.shorten(site.file(machine.name))}: key 'modules:tool' is 'none'",
-            "choose one: --tool lmod, --tool tcl",
-        )
+        raise HvdError(f"'{chosen}' is not a module tool", "use --tool lmod or --tool tcl")
     subject = built.find_current(name, engine.value)
     use = machine.environments[base]
     module = modulefile.make(subject, machine, use, chosen, suffix)

@@ -34,8 +34,8 @@ class Plan:
     """The modules to load and the variables to change, to activate an environment."""
 
     modules: Tuple[str, ...]  #: the site's, in the order in which to load them
-    #: at most one for each variable, ``PATH`` last: ``set``, ``unset``, or ``prepend`` a list to
-    #: the old value; one that ends in a colon keeps it where there is none, as MANPATH needs
+    #: at most one for each variable, ``PATH`` last: ``set``, or ``prepend`` a list to the old
+    #: value; one that ends in a colon keeps it where there is none, as MANPATH needs
     changes: Tuple[Modification, ...]
     comment: str  #: one line on what is activated, and for which jobs
 
@@ -44,9 +44,7 @@ class Plan:
         after = dict(before)
         for change in self.changes:
             old = before.get(change.name)
-            if change.kind == "unset":
-                after.pop(change.name, None)
-            elif change.kind == "prepend" and old:
+            if change.kind == "prepend" and old:
                 after[change.name] = f"{change.value.rstrip(':')}:{old}"
             else:
                 after[change.name] = change.value
@@ -67,8 +65,8 @@ def plan(built: Built, nodes: int = 2, rdma: bool = False) -> Plan:
         name: Modification("prepend" if separator == ":" else "set", name, separator.join(entries))
         for (name, separator), entries in joined.items()
     }
-    # it would name another Python's standard library
-    changes["PYTHONHOME"] = Modification("unset", "PYTHONHOME", "")
+    # the shell's would name another Python's standard library; an empty one is none
+    changes["PYTHONHOME"] = Modification("set", "PYTHONHOME", "")
     changes.update((change.name, change) for change in variables(built, fabric))
     if "PATH" not in changes:
         raise HvdError(f"{built.name} has no bin directory", f"build it again: {built.again}")

@@ -15,8 +15,6 @@ from hvd.core.files import write_atomically
 from hvd.deliver import activation
 from hvd.model.built import Built
 
-#: The key in a kernel's metadata that names its environment.
-_MARK = "hvd"
 _START = '. "$0" && exec python -m ipykernel_launcher "$@"'
 
 
@@ -44,7 +42,7 @@ def install(
         data = pathlib.Path(shell.get("JUPYTER_DATA_DIR") or f"{home}/jupyter")
     directory = data / "kernels" / name
     file = directory / "kernel.json"
-    if directory.exists() and f'"{_MARK}":' not in (file.read_text() if file.exists() else ""):
+    if directory.exists() and not (file.is_file() and b'"hvd":' in file.read_bytes()):
         raise HvdError(
             f"{directory} is a kernel that ./hvd has not written",
             "choose another name with --name, or remove that kernel",
@@ -54,7 +52,7 @@ def install(
         "argv": ["/bin/sh", "-c", _START, "{resource_dir}/activate.sh", "-f", "{connection_file}"],
         "display_name": f"Horovod ({built.environment}, {built.engine})",
         "language": "python",
-        "metadata": {"debugger": True, _MARK: built.name},
+        "metadata": {"debugger": True, "hvd": built.name},
     }
     write_atomically(file, json.dumps(specification, indent=1).encode())
     return directory

@@ -34,15 +34,14 @@ def publish(
         default: make it the default version; the first one is that in any case.
         replace: replace a module with the same name and other content.
     """
-    files = {f"{module.directory}/{path}": text for path, text in module.files.items()}
+    files = {f"{module.directory}/{path}": text.encode() for path, text in module.files.items()}
     own, choice = files
     generations = root / ".generations"
     with _locked(root):
         current = _current(root)
         if current:
-            old = {
-                path: (current / path).read_text() for path in files if (current / path).is_file()
-            }
+            there = [path for path in files if (current / path).is_file()]
+            old = {path: (current / path).read_bytes() for path in there}
             if choice in old and not default:
                 files[choice] = old[choice]
             if old == files:
@@ -61,9 +60,10 @@ def publish(
             for path in tree.rglob("*"):
                 if path.is_symlink():
                     raise _foreign(current / path.relative_to(tree))
-            for path, text in {**files, "previous": current.name if current else ""}.items():
+            for path, content in files.items():
                 (tree / path).parent.mkdir(parents=True, exist_ok=True)
-                (tree / path).write_text(text, encoding="utf-8")
+                (tree / path).write_bytes(content)
+            (tree / "previous").write_text(current.name if current else "")
             numbers = [re.match(r"\d*", path.name)[0] for path in generations.iterdir()]
             made = generations / f"{1 + max(int(each or 0) for each in numbers):04d}"
             os.rename(tree, made)
@@ -77,7 +77,8 @@ def roll_back(root: pathlib.Path) -> str:
     """Make the tree before the current one the current one, and return its name."""
     with _locked(root):
         current = _current(root)
-        name = (current / "previous").read_text() if current else ""
+        previous = current / "previous" if current else root
+        name = previous.read_text() if previous.is_file() else ""
         if not name:
             raise HvdError(f"{root} has no earlier publication to go back to", "publish first")
         _switch(root, _tree(root, f".generations/{name}"))
@@ -121,7 +122,8 @@ def _locked(root: pathlib.Path) -> Iterator[None]:
 def _current(root: pathlib.Path) -> Optional[pathlib.Path]:
     """The current tree; None if there is none."""
     for link in (root / ".current", *(root / tool for tool in TOOLS)):
-        if os.path.lexists(link) and not link.is_symlink():
+        target = os.readlink(link) if link.is_symlink() else ""
+        if os.path.lexists(link) and not target.startswith((".generations/", ".current/")):
             raise _foreign(link)
     link = root / ".current"
     return _tree(root, os.readlink(link)) if link.is_symlink() else None
