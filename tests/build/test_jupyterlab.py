@@ -40,12 +40,9 @@ def test_it_is_for_its_user_alone(tmp_path):
         tunnel = r"ssh -N -L (\d+):127\.0\.0\.1:\1 -J LOGIN " + os.uname().nodename
         port = int(re.search(tunnel, output.read_text())[1])
         assert [answer(port, each) for each in ("", "f" * 64, token)] == [403, 403, 200]
-        listening = [
-            each.laddr.ip
-            for each in psutil.net_connections(kind="inet")
-            if each.status == psutil.CONN_LISTEN and each.laddr.port == port
-        ]
-        assert listening == ["127.0.0.1"]
+        connections = psutil.net_connections(kind="inet")
+        listening = [each.laddr for each in connections if each.status == psutil.CONN_LISTEN]
+        assert [each.ip for each in listening if each.port == port] == ["127.0.0.1"]
         for each in (
             process.pid,
             *(child.pid for child in psutil.Process(process.pid).children()),

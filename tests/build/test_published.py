@@ -49,36 +49,29 @@ module purge
 def test_it_is_what_spack_load_gives(built_by_spack, tool, tmp_path) -> None:
     """The same lists in the same order and the same values, but for what is Spack's own."""
     root = built_by_spack.checkout.root
-    load = f"spack -e {root}/environments/local-hvd load --sh py-horovod"
+    lines = f"""
+. {root}/.hvd/setup-env.sh
+{show("before")}
+eval "$(spack -e {root}/environments/local-hvd load --sh py-horovod)" || exit 3
+{show("loaded")}
+"""
     base = {"HOME": "/nonexistent", "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
-
-    def bash(script):
-        command = ["bash", "--noprofile", "--norc", "-c", script]
-        return subprocess.run(command, env=base, capture_output=True, text=True)
-
-    lines = bash(f". {root}/.hvd/setup-env.sh && {load}")
-    assert lines.returncode == 0 and "export PYTHONPATH" in lines.stdout, lines.stderr
-    expected = changes(bash(f"{show('before')}\n{lines.stdout}\n{show('loaded')}"))
-    assert expected.pop("SPACK_LOADED_HASHES")
+    command = ["bash", "--noprofile", "--norc", "-c", lines]
+    expected = changes(subprocess.run(command, env=base, capture_output=True, text=True))
+    assert expected.pop("SPACK_LOADED_HASHES") and "PYTHONPATH" in expected
     line = use(built_by_spack, tool, tmp_path / "m")
-    script = f"{line}\n{show('before')}\nmodule load horovod\n{show('loaded')}"
-    found = changes(tool.shell(script))
+    found = changes(tool.shell(f"{line}\n{show('before')}\nmodule load horovod\n{show('loaded')}"))
     assert found.pop("PYTHONNOUSERSITE") == ["1"]
     assert found.pop("HVD_ACTIVE") == ["local-hvd-spack"]
     assert found == expected
 
 
 def changes(done) -> Dict[str, list]:
-    """The variables that a load changed, as lists of entries.
-
-    Without those that the system has, some of which `spack load` puts before all others, and
-    without Spack's own place, which is on PATH of its shell.
-    """
+    """The variables that a load changed, as lists; without the system's and Spack's own places."""
     before, loaded = environment(done, "before"), users(environment(done, "loaded"))
+    system = re.compile(r"(/usr)?/(s?bin|share|lib)(/.*)?|.*/spack/\w+/bin")
     found = {}
-    for name, value in loaded.items():
-        if before.get(name) != value:
-            entries = [os.path.normpath(entry) for entry in value.split(":") if entry]
-            kept = [e for e in entries if not re.match(r"/(usr/)?(s?bin|share|lib)(/|$)", e)]
-            found[name] = [e for e in dict.fromkeys(kept) if not re.search(r"/spack/\w+/bin$", e)]
+    for name in (name for name in loaded if before.get(name) != loaded[name]):
+        entries = [os.path.normpath(entry) for entry in loaded[name].split(":") if entry]
+        found[name] = [e for e in dict.fromkeys(entries) if not system.fullmatch(e)]
     return {name: entries for name, entries in found.items() if entries}

@@ -53,6 +53,7 @@ BOTH = {"frameworks": {"tensorflow": "2.21.0", "pytorch": "2.13.0+cu130"}}
         ("lmod/0.28.1-gcc-torch-2.13-gloo", {**GLOO, "projection": COMPILER}),
         ("lmod/4.1.8-torch-2.13", {"projection": "{name}/{^mpi.version}"}),
         ("lmod/MPI/gcc/12.2.0/openmpi/4.1.8/0.28.1-torch-2.13", LEVELS),
+        ("lmod/Core/0.28.1-torch-2.13-gloo", {**GLOO, "hierarchy": ("mpi",)}),
         ("lmod/Compiler/gcc/12.2.0/0.28.1-torch-2.13-gloo", {**GLOO, **LEVELS}),
     ],
 )  # fmt: skip
@@ -82,7 +83,9 @@ def test_a_module_has_what_the_site_gives() -> None:
     assert 'whatis("GPU architectures: rocm gfx90a")' in lines
     for name, value in machine.variables("rccl").items():
         assert f'pushenv("{name}", "{value}")' in lines
-    for name, value in machine.fabric["one_node"].items():
+    job = machine.variables("rccl", 1).items() - machine.variables("rccl").items()
+    assert job
+    for name, value in job:
         assert f"In jobs with one node: export {name}={value}" in lines[1]
         assert not [line for line in lines if line.startswith(f'pushenv("{name}"')]
 
@@ -182,20 +185,25 @@ def test_a_kill_leaves_the_former_tree(call, root) -> None:
     assert not list((root / ".generations").glob(".new*"))
 
 
-def test_a_full_disk_changes_nothing(run, root) -> None:
-    run()
+def test_a_full_disk_changes_nothing(root) -> None:
+    publish.publish(root, at_a_site()[0])
     before = snapshot(root)
+    second, _ = at_a_site(mpi=Software("mpich", "4.2"))
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, limit[1]))
     try:
-        status, said = run("--suffix", "a")
+        with pytest.raises(OSError, match="File too large"):
+            publish.publish(root, second)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
-    assert status == 2 and "the previous version is unchanged" in said
-    assert snapshot(root) == before and run("--suffix", "a")[0] == 0
+    assert snapshot(root) == before and publish.publish(root, second)
+
+
+def test_one_at_a_time(root) -> None:
+    publish.publish(root, at_a_site()[0])
     with lock.exclusive(root / ".lock"):
-        status, said = run("--suffix", "b")
-    assert status == 2 and f"(process {os.getpid()})" in said
+        with pytest.raises(HvdError, match=rf"\(process {os.getpid()}\) publishes to {root}"):
+            publish.publish(root, at_a_site()[0])
 
 
 @pytest.mark.parametrize(

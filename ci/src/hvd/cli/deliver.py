@@ -86,8 +86,7 @@ def publish(
     if chosen not in modulefile.TOOLS:
         raise HvdError(f"'{chosen}' is not a module tool", "use --tool lmod or --tool tcl")
     subject = built.find_current(name, engine.value)
-    use = machine.environments[base]
-    module = modulefile.make(subject, machine, use, chosen, suffix)
+    module = modulefile.make(subject, machine, machine.environments[base], chosen, suffix)
     if dry_run:
         sys.stdout.write(next(iter(module.files.values())))
         return

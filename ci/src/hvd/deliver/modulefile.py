@@ -1,7 +1,7 @@
 """The module of a built environment, for Lmod or Environment Modules.
 
-One module does what ``spack load`` does for the whole environment, and is the same for both
-engines.  ``spack module refresh`` writes a module for each package, and the date into each file.
+It does what ``spack load`` does for the whole environment, and is the same for both engines;
+``spack module refresh`` writes a module for each package, and the date into each file.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ TOOLS = {
     "lmod": (".lua", ".modulerc.lua", 'module_version("{0}", "default")\n'),
     "tcl": ("", ".version", "#%Module\nset ModulesVersion {1}\n"),
 }
+#: Options of `Site.variables` by the jobs that they are for.
+_JOBS = {"one node": {"nodes": 1}, "many nodes": {"nodes": 2}, "RDMA": {"rdma": True}}
 
 
 class Module(NamedTuple):
@@ -72,9 +74,10 @@ def make(built: Built, machine: Site, use: Use, tool: str, suffix: str = "") -> 
         whatis=[f"{title}: {fact}" for title, fact in facts.items()],
         # no module can set those that depend on the job
         hints=[
-            f"In jobs with {case.replace('_', ' ')}: export {variable}={value}"
-            for case in ("one_node", "many_nodes", "rdma")
-            for variable, value in sorted(machine.fabric.get(case, {}).items())
+            f"In jobs with {job}: export {variable}={value}"
+            for job, options in _JOBS.items()
+            for variable, value in machine.variables(built.case, **options).items()
+            if fabric.get(variable) != value
         ],
         conflicts=[family, *_other_mpis(built, machine, loads), *machine.modules.conflict],
         loads=loads,
@@ -83,13 +86,12 @@ def make(built: Built, machine: Site, use: Use, tool: str, suffix: str = "") -> 
     )
     ending, default, line = TOOLS[tool]
     files = {f"{name}{ending}": text, f"{family}/{default}": line.format(name, version)}
-    # as Lmod and EasyBuild name the levels of a hierarchy
     levels = [tool]
     if machine.modules.hierarchy:
-        with_mpi = "mpi" in machine.modules.hierarchy and built.mpi.name
-        software = [built.compiler] if "compiler" in machine.modules.hierarchy else []
-        levels.append("MPI" if with_mpi else "Compiler" if software else "Core")
-        software += [built.mpi] if with_mpi else []
+        known = {"compiler": built.compiler, "mpi": built.mpi}
+        software = [known[level] for level in machine.modules.hierarchy if known[level].name]
+        # as Lmod and EasyBuild name them
+        levels.append("MPI" if built.mpi in software else "Compiler" if software else "Core")
         levels += [word for each in software for word in (each.name, each.version)]
     return Module(name, "/".join(levels), files)
 

