@@ -6,9 +6,8 @@ import subprocess
 import pytest
 
 from hvd.core.errors import HvdError
-from hvd.deliver import activation, modulefile
+from hvd.deliver import activation
 from hvd.deliver.activation import Plan
-from hvd.model import environment
 from hvd.model.built import Modification
 from tests import builds, debian
 
@@ -59,22 +58,6 @@ def test_lists_and_values():
     }
     with pytest.raises(HvdError, match="no bin directory"):
         activation.plan(builds.record(changes=changes[1:2]))
-
-
-@pytest.mark.parametrize("name", environment.of_sites())
-def test_a_shell_gets_what_a_module_gives(name):
-    """And the site's variables for the number of nodes."""
-    done = builds.record(environment=name, modules=("zlib/1.3",))
-    machine, use = activation.place(done)
-    module = modulefile.make(done, machine, use, "lmod")
-    lines = module.files[f"{module.name}.lua"].splitlines()
-    for nodes in (1, 2):
-        plan = activation.plan(done, nodes)
-        assert [each for each in plan.modules if f'depends_on("{each}")' not in lines] == []
-        values = {change.name: change.value for change in plan.changes}
-        assert machine.variables(done.case, nodes).items() <= values.items()
-    for name, value in machine.variables(done.case).items():
-        assert f'pushenv("{name}", "{value}")' in lines
 
 
 @pytest.fixture(params=["dash", "bash", "zsh"])

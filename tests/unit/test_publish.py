@@ -10,7 +10,7 @@ import pytest
 
 from hvd.core import lock, paths
 from hvd.core.errors import HvdError
-from hvd.deliver import modulefile, publish
+from hvd.deliver import activation, modulefile, publish
 from hvd.model import built, environment, site
 from hvd.model.built import Modification, Software
 from hvd.model.site import Modules, Use
@@ -69,13 +69,15 @@ def test_a_bad_projection(projection) -> None:
 
 
 def test_a_module_has_what_the_site_gives() -> None:
-    """Its modules, those of externals that it does not replace, its network's variables."""
+    """Modules, externals' that it does not replace, and variables; activate.sh has them, too."""
     machine = site.load("frontier")
     use = machine.environments["frontier-hvd"]
     loads = [word for load in use.run for word in load]
     own = loads[0].partition("/")[0]
     extra = {"architectures": ("gfx90a",), "modules": ("zlib/1.3", f"{own}/0")}
-    done = builds.record(gpu="rocm", operations=("mpi", "nccl"), **extra)
+    done = builds.record(
+        environment="frontier-hvd", gpu="rocm", operations=("mpi", "nccl"), **extra
+    )
     module = modulefile.make(done, machine, use, "lmod")
     lines = next(iter(module.files.values())).splitlines()
     found = [line for line in lines if line.startswith("depends_on")]
@@ -88,6 +90,11 @@ def test_a_module_has_what_the_site_gives() -> None:
     for name, value in job:
         assert f"In jobs with one node: export {name}={value}" in lines[1]
         assert not [line for line in lines if line.startswith(f'pushenv("{name}"')]
+    for nodes in (1, 2):
+        plan = activation.plan(done, nodes)
+        assert [*plan.modules] == [*loads, "zlib/1.3"]
+        values = {change.name: change.value for change in plan.changes}
+        assert machine.variables("rccl", nodes).items() <= values.items()
 
 
 @pytest.mark.parametrize(
