@@ -8,7 +8,7 @@ import types
 
 import pytest
 
-from hvd.model import package_api, recipe, specs
+from hvd.model import recipe, specs
 
 RECIPE = recipe.load("py-horovod")
 FLAGS = "-march=x86-64-v3 -mtune=generic"
@@ -28,7 +28,7 @@ def package_of(text):
     """The recipe's package for a spec."""
     package = RECIPE.module.PyHorovod()
     spec = RECIPE.complete(specs.parse(f"py-horovod@0.28.1 {text}"))
-    package.spec = package_api.ConcreteSpec(spec, PREFIXES)
+    package.spec = recipe.ConcreteSpec(spec, PREFIXES)
     return package
 
 
@@ -189,7 +189,7 @@ def test_ranks_start_on_a_machine_without_ssh(program, tmp_path, monkeypatch):
     assert there.get("OMPI_MCA_plm_rsh_agent") == ("/bin/false" if program == "neither" else None)
 
 
-class Unset(package_api.Variables):
+class Unset(recipe.Variables):
     """Also what is taken away."""
 
     def __init__(self):

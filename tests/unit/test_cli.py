@@ -1,23 +1,28 @@
-"""The command line: help, bad input, and the launcher script."""
+"""The command line: help, bad input, and the script ``./hvd``."""
 
+import importlib
+import inspect
+import json
 import os
+import pathlib
 import shutil
 import subprocess
 import sys
 
 import pytest
-import typer
 
+from hvd.cli import commands
 from hvd.cli import main as cli
 from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.core.run import EXIT_STATUS
+from hvd.host import externals
 from hvd.model import environment, versions
 from hvd.model.versions import pinned
-from hvd.rehearse import cluster
+from tests.checkout import script
 
 
-def hvd(*arguments, **changes):
+def process(*arguments, **changes):
     return subprocess.run(
         [sys.executable, "-m", "hvd", *arguments],
         env={**os.environ, "PYTHONPATH": str(paths.SOURCE), **changes},
@@ -27,48 +32,91 @@ def hvd(*arguments, **changes):
 
 
 def test_help_names_every_command_and_exit_status():
-    done = hvd("--help", COLUMNS="120")
-    assert done.returncode == 0
-    assert "Usage: ./hvd" in done.stdout
-    for command in typer.main.get_command(cli.app).commands:
-        assert f" {command} " in done.stdout
-    for stage, status in EXIT_STATUS.items():
-        assert f"{status} {stage} failed" in " ".join(done.stdout.split())
+    done = process("--help")
+    assert done.returncode == 0 and "Usage: ./hvd" in done.stdout
+    assert len(commands.COMMANDS) <= 22
+    said = " ".join(done.stdout.split())
+    assert all(f"{status} {stage} failed" in said for stage, status in EXIT_STATUS.items())
+    assert len(set(EXIT_STATUS.values()) | {0, 1, cli.USAGE}) == len(EXIT_STATUS) + 3
+
+
+@pytest.mark.parametrize("name", commands.COMMANDS)
+def test_every_command_has_help(hvd, name):
+    module, _, attribute = commands.COMMANDS[name].place.partition(":")
+    done = hvd(name, "--help")
+    assert done.status == 0 and f"./hvd {name}" in done.out
+    found = getattr(importlib.import_module(f"hvd.cli.{module}"), attribute)
+    assert not inspect.isfunction(found) or found.__doc__
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["run", "no-such-hvd"], "no environment is called 'no-such-hvd'"),
+        (["run", "/elsewhere/local-hvd"], "'/elsewhere/local-hvd' is a path"),
         (["run", "--engine", "conda"], "conda"),
         (["run", "--spec", "zlib"], "--spec: 'zlib' is not a spec of py-horovod"),
         (["externals", "--python", "/no/such/python"], "/no/such/python"),
+        (["externals", "--python", "/bin/echo"], "/bin/echo is not a Python interpreter"),
         (["test", "--require", "moon"], "no tier is called 'moon'"),
-        (["frobnicate"], "frobnicate"),
+        (["clean", "log"], "did you mean 'logs'?"),
+        (["lst"], "did you mean 'list'?"),
     ],
 )
 def test_bad_input_is_one_error_and_status_2(arguments, message):
-    done = hvd(*arguments)
+    done = process(*arguments)
     assert done.returncode == cli.USAGE
     assert message in done.stderr
     assert "Traceback" not in done.stderr + done.stdout
 
 
 def test_an_unknown_pair_is_a_failed_setup(tmp_path):
-    done = hvd("setup", "--engine=spack", "--pair=spack-0.1", XDG_CACHE_HOME=str(tmp_path))
+    done = process("setup", "--engine=spack", "--pair=spack-0.1", XDG_CACHE_HOME=str(tmp_path))
     assert done.returncode == EXIT_STATUS["setup"]
     assert "no pair of Spack and packages is called 'spack-0.1'" in done.stderr
     assert pinned().pairs[0].name in done.stderr
 
 
-def test_every_stage_fails_with_a_status_of_its_own():
-    assert len(set(EXIT_STATUS.values()) | {0, 1, cli.USAGE}) == len(EXIT_STATUS) + 3
+def test_an_error_of_the_system_is_one_line(hvd, monkeypatch):
+    def fail(words):
+        raise OSError(28, "No space left on device", "/x")
 
-
-def test_environments_are_listed():
+    monkeypatch.setattr(cli, "application", fail)
     done = hvd("list")
-    assert [line.split()[0] for line in done.stdout.splitlines()] == environment.names()
+    assert done.status == cli.USAGE and "error: /x: No space left on device" in done.err
+
+
+def test_a_reader_that_ends_first_is_no_error():
+    command = [sys.executable, "-m", "hvd", "list"]
+    with subprocess.Popen(
+        command,
+        env={**os.environ, "PYTHONPATH": str(paths.SOURCE), "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as listing:
+        listing.stdout.close()
+        assert listing.stderr.read() == ""
+
+
+def test_environments_are_listed(hvd, monkeypatch, tmp_path):
     assert "local-hvd" in environment.names()
+    assert [*json.loads(hvd("list", "--json").out)] == environment.names()
+    for name, text in (("bad-hvd", b"\xff"), ("good-hvd", b"spack: {specs: [py-horovod]}")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "spack.yaml").write_bytes(text)
+    monkeypatch.setenv("HVD_SITES", str(tmp_path))
+    done = hvd("list")
+    names = [line.split()[0] for line in done.out.splitlines()]
+    assert "good-hvd" in names and "bad-hvd" not in names and done.status == 1
+    assert "bad-hvd/spack.yaml: byte 0 is not UTF-8" in done.err
+    monkeypatch.setenv("HVD_SITES", str(tmp_path / "gone"))
+    assert "HVD_SITES" in hvd("list").err
+
+
+def test_an_environment_has_its_name_with_or_without_the_end():
+    for name in ("local", "local-hvd", "local-hvd/"):
+        assert environment.load(name).name == "local-hvd"
 
 
 @pytest.mark.parametrize(
@@ -76,7 +124,11 @@ def test_environments_are_listed():
     [
         ("specs: [zlib]", "'spack' is missing"),
         ("spack: {specs: zlib}", "'spack:specs'"),
+        ("spack: {specs: [zlib], include: }", "'spack:include'"),
+        ("spack: {specs: [zlib], include: [1]}", "'spack:include'"),
+        ("spack: {specs: [zlib], specs: [zlib]}", "line 1: the key 'specs' is there twice"),
         ("spack: [", "line"),
+        ("spack:\n\t- x", "line 2"),
     ],
 )
 def test_a_bad_environment_names_file_and_key(tmp_path, monkeypatch, text, key):
@@ -89,13 +141,54 @@ def test_a_bad_environment_names_file_and_key(tmp_path, monkeypatch, text, key):
 
 @pytest.mark.parametrize(
     ("text", "key"),
-    [("pairs: []", "key 'git'"), ("git: {}\npairs: [{name: x}]", r"key 'pairs\[0\].spack'")],
+    [
+        ("", "versions.yaml"),
+        ("[]", "versions.yaml"),
+        ("pairs: []", "key 'git'"),
+        ("git: {}\npairs: [{name: x}]", r"key 'pairs\[0\].spack'"),
+    ],
 )
 def test_bad_pins_name_file_and_key(tmp_path, text, key):
     file = tmp_path / "versions.yaml"
     file.write_text(text)
-    with pytest.raises(HvdError, match=f"versions.yaml.*{key}"):
+    with pytest.raises(HvdError, match=f"versions.yaml.*{key}|{key}"):
         versions.load(file)
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("kill -BUS $$", "dies of SIGBUS"),
+        ("echo oops >&2; exit 1", "does not run: oops"),
+        ("exit 1", "does not run"),
+        ("sleep 5", "does not end"),
+    ],
+)
+def test_a_python_that_is_broken_is_named(monkeypatch, tmp_path, program, said):
+    monkeypatch.setattr(externals, "_TIMEOUT", 1)
+    with pytest.raises(HvdError, match=f"bin/python {said}"):
+        externals.ask(str(script(tmp_path / "bin" / "python", program)))
+
+
+def test_clean_removes_what_is_named(hvd, state):
+    for name in ("logs", "matrix"):
+        (state / name).mkdir(parents=True)
+        (state / name / "x").write_bytes(b"x" * 4096)
+    assert "logs" in hvd("clean").out and (state / "logs").exists()
+    hvd("clean", "logs")
+    assert not (state / "logs").exists() and (state / "matrix").exists()
+    hvd("clean", "--all")
+    assert not (state / "matrix").exists()
+
+
+def test_quiet_says_what_was_asked_for(hvd):
+    assert hvd("--quiet", "spec", "py-horovod ^py-torch@1.2").out.count("\n") == 1
+    assert hvd("spec", "py-horovod ^py-torch@1.2").out.count("\n") == 2
+
+
+def test_a_shell_completes_commands():
+    words = {"COMP_WORDS": "./hvd conc", "COMP_CWORD": "1", cli._COMPLETION: "complete_bash"}
+    assert process(**words).stdout.split() == ["concretize"]
 
 
 def test_the_cache_follows_xdg(monkeypatch, tmp_path):
@@ -118,59 +211,76 @@ def test_the_state_is_in_the_checkout_or_where_hvd_state_says(
     assert paths.shorten(paths.state()) == is_there.format(cwd=tmp_path)
 
 
-def test_the_launcher_says_what_it_lacks(tmp_path):
-    """Without git on PATH, ./hvd ends before it makes anything."""
-    script = tmp_path / "hvd"
-    shutil.copy(paths.ROOT / "hvd", script)
-    done = subprocess.run(
-        [sys.executable, script, "run"],
-        env={"PATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
+# The script ./hvd, which makes .venv
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A checkout whose program prints the prefix of its Python, and that needs nothing."""
+    program = tmp_path / "ci" / "src" / "hvd" / "__main__.py"
+    program.parent.mkdir(parents=True)
+    program.write_text("import sys; print(sys.prefix)")
+    shutil.copytree(pathlib.Path(commands.__file__).parent, program.parent / "cli")
+    for name in ("requirements.txt", "requirements-plots.txt"):
+        (tmp_path / "ci" / name).write_text("")
+    shutil.copy(paths.ROOT / "hvd", tmp_path / "hvd")
+    return tmp_path
+
+
+def start(checkout, *words, before="pass", **changes):
+    """Run ./hvd after the lines ``before``."""
+    program = str(checkout / "hvd")
+    lines = (
+        f"import runpy, sys; {before}; sys.argv = {[program, *words]!r}; "
+        "runpy.run_path(sys.argv[0], run_name='__main__')"
     )
+    environment = {**os.environ, **changes}
+    return subprocess.run(
+        [sys.executable, "-c", lines], env=environment, capture_output=True, text=True
+    )
+
+
+def test_the_script_says_what_it_lacks(checkout):
+    """Without git on PATH, ./hvd ends before it makes anything."""
+    done = start(checkout, "run", PATH=str(checkout))
     assert done.returncode == cli.USAGE
     assert "git is not on PATH" in done.stderr and "hint:" in done.stderr
-    assert [p.name for p in tmp_path.iterdir()] == ["hvd"]
+    assert not (checkout / ".venv").exists()
+
+
+def test_the_first_help_installs_nothing(checkout):
+    done = start(checkout, "--help", PATH=str(checkout))
+    assert done.stdout == commands.overview() and not (checkout / ".venv").exists()
 
 
 @pytest.mark.parametrize("newer", ["python3.14", "python3.9", "python3.8", ""])
-def test_an_old_python_starts_a_newer_one(tmp_path, newer):
+def test_an_old_python_starts_a_newer_one(checkout, newer):
     """As where a module brings the old Python of a framework; pyenv's may not start."""
-    script = tmp_path / "hvd"
-    shutil.copy(paths.ROOT / "hvd", script)
-    cluster.script(tmp_path / "python3.13", "exit 127")
+    script(checkout / "python3.13", "exit 127")
     if newer:
-        cluster.script(tmp_path / newer, 'echo newer "$@"')
-    lines = (
-        "import runpy, sys; sys.version_info = (3, 7, 0); "
-        f"sys.argv = [{str(script)!r}, 'list']; runpy.run_path(sys.argv[0], run_name='__main__')"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", lines],
-        env={"PATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-    )
+        script(checkout / newer, 'echo newer "$@"')
+    before = "sys.version_info = (3, 7, 0)"
+    done = start(checkout, "list", before=before, PATH=str(checkout))
     if newer in ("", "python3.8"):
         assert done.returncode == cli.USAGE
         assert "python3 is version 3.7, and ./hvd needs 3.9 or later" in done.stderr
     else:
-        assert done.stdout == f"newer {script} list\n", done.stderr
+        assert done.stdout == f"newer {checkout / 'hvd'} list\n", done.stderr
 
 
-def test_without_ensurepip_the_interpreters_own_pip_installs(tmp_path):
-    """As with Debian's Python without python3-venv."""
-    script = tmp_path / "hvd"
-    shutil.copy(paths.ROOT / "hvd", script)
-    program = tmp_path / "ci" / "src" / "hvd" / "__main__.py"
-    program.parent.mkdir(parents=True)
-    program.write_text("import sys; print(sys.prefix)")
-    for name in ("requirements.txt", "requirements-plots.txt"):
-        (tmp_path / "ci" / name).write_text("")
-    lines = (
-        "import runpy, sys; sys.modules['ensurepip'] = None; "
-        f"sys.argv = [{str(script)!r}, 'list']; runpy.run_path(sys.argv[0], run_name='__main__')"
-    )
-    done = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True)
-    assert done.stdout.strip() == str(tmp_path / ".venv"), done.stderr
-    assert not list((tmp_path / ".venv" / "bin").glob("pip*"))
+def test_without_ensurepip_the_interpreters_own_pip_installs(checkout):
+    """As with Debian's Python without python3-venv; a checkout that is whole may be read-only."""
+    done = start(checkout, "list", before="sys.modules['ensurepip'] = None")
+    assert done.stdout.strip() == str(checkout / ".venv"), done.stderr
+    assert not list((checkout / ".venv" / "bin").glob("pip*"))
+    shutil.rmtree(checkout / ".hvd")
+    assert start(checkout, "list").stdout == done.stdout
+    assert not (checkout / ".hvd").exists()
+
+
+def test_a_checkout_with_a_colon_in_its_path_is_refused(checkout):
+    moved = checkout / "a:b"
+    moved.mkdir()
+    shutil.copy(checkout / "hvd", moved)
+    done = start(moved, "list")
+    assert done.returncode == cli.USAGE and "':'" in done.stderr

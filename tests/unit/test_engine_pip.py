@@ -83,7 +83,7 @@ def test_an_old_setuptools_needs_wheel(run, setuptools, wheel, missing) -> None:
 @pytest.mark.parametrize(
     ("spec", "named"),
     [
-        ("py-horovod@0.5 frameworks:=pytorch", "@0.5"),
+        ("py-horovod@0.5 frameworks:=pytorch", "no version 0.5"),
         (f"{PYTORCH} ^openmpi@5", "openmpi@5"),
         (f"{PYTORCH} +cuda+ddl~nccl cuda_arch=70", "+ddl"),
         (f"{PYTORCH} +rocm amdgpu_target=gfx90a", "hipcc"),

@@ -9,7 +9,7 @@ import sys
 import pytest
 import yaml
 
-from hvd.cli import environments
+from hvd.cli import externals as externals_command
 from hvd.core.errors import HvdError
 from hvd.doctor import gather
 from hvd.host import externals, interpreter
@@ -251,7 +251,7 @@ def test_a_framework_for_gpus_says_what_to_type(monkeypatch, capsys, build, capa
     monkeypatch.setattr(externals, "ask", lambda python: built)
     monkeypatch.setattr(externals, "find_mpi", lambda found: OPENMPI)
     monkeypatch.setattr(gather, "gpus", lambda shell: gather.Gpus(capabilities=capabilities))
-    environments.write_externals("", "/site/venv/bin/python", None, "")
+    externals_command.write_externals("", "/site/venv/bin/python", None, "")
     printed = capsys.readouterr()
     section = yaml.safe_load(printed.out)["packages"]
     assert section.get("all") == ({"variants": ["cuda_arch=90"]} if capabilities else None)

@@ -16,6 +16,7 @@ from hvd.model import built, environment
 from hvd.model.solution import DagNode
 from hvd.report import RunReport
 from hvd.smoke.run import Check
+from hvd.solve.location import Sources
 from tests import builds
 from tests.unit.building import fake_spack
 
@@ -119,16 +120,6 @@ def test_a_run_goes_through_all_stages():
     )
 
 
-def test_what_only_an_older_horovod_takes_is_said_first(capsys):
-    spec = "py-horovod+nccl cuda_arch=80 ^nccl@2.8.3"
-    pipeline.run(environment.derive(environment.load(NAME), spec), Options(engine="pip"), "setup")
-    said = capsys.readouterr().out
-    assert said.index("use nccl@:2.8.2 or nccl@2.8.4:") < said.index("setup")
-    assert "This leaves an older Horovod." in said
-    run("setup")
-    assert "older" not in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("last", STAGES)
 def test_a_run_ends_with_the_stage_that_is_asked_for(last):
     outcome = run(last)
@@ -188,10 +179,6 @@ def test_an_interrupted_run_leaves_a_report(monkeypatch):
 
 
 def test_a_run_that_cannot_begin_does_nothing():
-    subject = environment.derive(environment.load(NAME), "py-horovod ~mpi~gloo")
-    with pytest.raises(StageFailed) as caught:
-        pipeline.run(subject, Options(engine="pip"))
-    assert caught.value.status == 11
     with lock.exclusive(paths.state() / "lock"), pytest.raises(HvdError, match="another"):
         run()
     assert Engine.done == [] and not (paths.state() / "reports").exists()
@@ -213,11 +200,18 @@ def test_pip_builds_where_there_is_no_spack(no_spack):
 
 
 @pytest.mark.parametrize(
-    ("name", "engine"), [(NAME, "spack"), ("perlmutter-hvd", "auto"), ("perlmutter-hvd", "spack")]
+    ("name", "engine", "pair"),
+    [
+        (NAME, "spack", ""),
+        (NAME, "auto", "spack-1.1"),
+        ("perlmutter-hvd", "auto", ""),
+        ("perlmutter-hvd", "spack", ""),
+    ],
 )
-def test_pip_does_not_take_spacks_place(no_spack, name, engine):
+def test_pip_does_not_take_the_place_of_a_spack_that_was_asked_for(no_spack, name, engine, pair):
+    options = Options(engine=engine, sources=Sources(pair=pair))
     with pytest.raises(StageFailed) as caught:
-        pipeline.run(environment.load(name), Options(engine=engine), "setup")
+        pipeline.run(environment.load(name), options, "setup")
     assert caught.value.status == 10 and Engine.done == []
 
 

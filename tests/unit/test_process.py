@@ -103,8 +103,10 @@ import pathlib, sys
 from hvd.cli import main
 from hvd.core import process
 log = pathlib.Path(sys.argv[1])
-main.app = lambda **_: process.run(["sh", "-c", "echo $$; sleep 600"], log=log)
-main.main([])
+main.application = lambda words: lambda **_: process.run(
+    ["sh", "-c", "echo $$; sleep 600"], log=log
+)
+main.main(["build"])
 """
 
 

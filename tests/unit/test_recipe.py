@@ -76,7 +76,12 @@ REFUSED = {
     "+nccl gpu_ops=mpi +cuda cuda_arch=80": "has the variant 'nccl' only with",
     "~cuda~rocm gpu_ops=mpi": "has the variant 'gpu_ops' only with +cuda or +rocm",
     "^py-torch+cuda": "depends on py-torch~cuda, but there is py-torch+cuda",
-    "@1.0": "the recipe has no py-horovod@1.0",
+    "+ncl": "no variant 'ncl'",
+    "frameworks=torch": "no frameworks=torch",
+    "nccl_link=yes +nccl cuda_arch=80": "no nccl_link=yes",
+    "mpi=openmpi": "use +mpi or ~mpi",
+    "+frameworks": "frameworks needs a value",
+    "@1.0": "has no version 1.0",
 }
 TAKEN = (
     "",
@@ -96,36 +101,53 @@ TAKEN = (
 @pytest.mark.parametrize("text", REFUSED)
 def test_a_refusal_needs_no_solver(text):
     with pytest.raises(HvdError) as caught:
-        horovod.refuse(specs.parse(f"py-horovod {text}"))
-    assert REFUSED[text] in caught.value.message
+        horovod.accept(specs.parse(f"py-horovod {text}"))
+    assert REFUSED[text] in f"{caught.value.message}\n{caught.value.remedy}"
 
 
 @pytest.mark.parametrize("text", TAKEN)
 def test_what_a_solver_may_make_right_is_left_to_it(text):
-    horovod.refuse(specs.parse(f"py-horovod {text}"))
+    horovod.accept(specs.parse(f"py-horovod {text}"))
 
 
 def test_a_site_may_say_the_architecture_for_every_package():
-    horovod.refuse(specs.parse("py-horovod+nccl"), ("cuda_arch",))
+    horovod.accept(specs.parse("py-horovod+nccl"), ("cuda_arch",))
 
 
 def test_every_environment_is_one_that_the_recipe_takes():
     for name in environment.names():
         each = environment.load(name)
-        horovod.refuse(each.root, ("cuda_arch", "amdgpu_target") if each.site else ())
+        horovod.accept(each.root, ("cuda_arch", "amdgpu_target") if each.site else ())
 
 
-def test_it_is_said_before_anything_is_set_up(hvd):
+def test_a_refused_spec_ends_the_command_before_it_writes(hvd, state):
     done = hvd("concretize", "local-hvd", "--spec", "py-horovod ~mpi~gloo")
     assert done.status == 11
     assert "use +mpi or +gloo" in done.err and "setup" not in done.err + done.out
+    assert not state.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "said"),
+    [
+        ("py-horovod+nccl cuda_arch=80", 0, "accepted: py-horovod@0.28.1+cuda"),
+        ("py-horovod +nccl cuda_arch=80 ^nccl@2.8.3", 0, "use nccl@:2.8.2 or nccl@2.8.4:"),
+        ("py-horovod ~mpi~gloo", 11, "use +mpi or +gloo"),
+        ("py-horovod +ncl", 11, "did you mean 'nccl'?"),
+        ("zlib", 2, "not a spec of py-horovod"),
+    ],
+)
+def test_a_spec_is_answered_without_a_solve(hvd, state, text, status, said):
+    done = hvd("spec", *text.split())
+    assert done.status == status and said in done.out + done.err
+    assert not state.exists()
 
 
 @pytest.mark.parametrize("clause", ["cflags=-O2", "/abcdef"])
 def test_a_clause_that_spack_alone_understands(clause):
     """Spack gets it as it is; the pip engine cannot build it."""
     spec = specs.parse(f"py-horovod@0.28.1 {clause}", strict=False)
-    horovod.refuse(spec)
+    horovod.accept(spec)
     with pytest.raises(HvdError) as caught:
         horovod.check(horovod.complete(spec))
     assert clause.partition("=")[0] in caught.value.message

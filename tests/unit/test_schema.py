@@ -89,4 +89,4 @@ def test_no_yaml_and_no_file(tmp_path) -> None:
     file.write_text("a: [")
     with pytest.raises(HvdError, match="line ") as caught:
         schema.load(file, site.SCHEMA)
-    assert caught.value.remedy == "fix the YAML syntax"
+    assert caught.value.remedy == "fix the YAML"

@@ -97,16 +97,11 @@ class PipEngine:
     ) -> Tuple[Spec, Mapping[str, Library]]:
         """The environment's Horovod with defaults filled in, and the accelerators it is for."""
         root = self.environment.root
-        known = horovod.versions()
-        fitting = [v for v in known if not root.versions or specs.version_in(v, root.versions)]
-        if not fitting:
-            raise HvdError(
-                f"the recipe has no {root.name}@{root.versions}", f"it has {', '.join(known)}"
-            )
+        version = horovod.newest(root)
         have = externals.specs(externals.packages(found, library))
         compiler = machine.compiler_name()
         have[compiler] = Spec(compiler, machine.compiler_version())
-        variants = horovod.complete(dataclasses.replace(root, versions=fitting[0])).variants
+        variants = horovod.complete(dataclasses.replace(root, versions=version)).variants
         variants.setdefault("target", frozenset({machine.processor()}))
         taken = _find_accelerators(variants, found)
         have.update({n: Spec(n, each.version) for n, each in taken.items() if each.version})
@@ -118,7 +113,7 @@ class PipEngine:
                 )
         concrete = dataclasses.replace(
             root,
-            versions=fitting[0],
+            versions=version,
             variants=variants,
             dependencies={compiler: have[compiler]},
         )

@@ -119,7 +119,7 @@ class SpackEngine:
         have = externals.specs(externals.packages(found, library))
         horovod = recipe.load(HOROVOD)
         root = horovod.using(self.environment.root, have, library.package if library else "")
-        horovod.refuse(root)
+        horovod.accept(root)
 
     def _forget_other_pairs(self) -> None:
         """Remove what another Spack made of this environment: one cannot use another's view."""

@@ -13,11 +13,11 @@ from hvd.build.engine_spack import SpackEngine, SpackSolution
 from hvd.cache.cache import Cache
 from hvd.core import console, lock, paths, process, stamp
 from hvd.core.errors import HvdError
-from hvd.core.run import Run, StageFailed
+from hvd.core.run import Run
 from hvd.host import machine
-from hvd.model import built, recipe
+from hvd.model import built
 from hvd.model.built import Built
-from hvd.model.environment import HOROVOD, Environment
+from hvd.model.environment import Environment
 from hvd.report import report_stage
 from hvd.smoke.run import Check, Target, smoke_plan
 from hvd.solve.location import Sources
@@ -42,6 +42,7 @@ class Options:
     verbose: bool = False
     ranks: int = 2
     cache: Optional[Cache] = None
+    json: bool = False  # print the report on standard output
 
 
 @dataclasses.dataclass
@@ -66,33 +67,17 @@ def run(environment: Environment, options: Options, last: str = "report") -> Out
     """
     process.adopt_orphans()
     with lock.exclusive(paths.state() / "lock"):
-        _refuse(environment)
         outcome = Outcome(Run(environment.name, options.engine, options.verbose))
         try:
             _stages(outcome, environment, options, last)
         finally:
             if last in ("smoke", "report"):
                 _report(outcome, environment)
+                if options.json:
+                    print(report_file(outcome.run).read_text(), end="")
     if outcome.built:
         console.note(f"to use it: ./hvd activate {environment.name}")
     return outcome
-
-
-def _refuse(environment: Environment) -> None:
-    """Say at once what Spack would say after minutes.
-
-    Raises:
-        StageFailed: the recipe refuses the environment's Horovod; its message was shown.
-    """
-    # what the file of a site's processors and GPUs gives every package
-    configured = ("cuda_arch", "amdgpu_target") if environment.site else ()
-    try:
-        newest = recipe.load(HOROVOD).refuse(environment.root, configured)
-    except HvdError as error:
-        console.error(error)
-        raise StageFailed("concretize", error) from error
-    if newest:
-        console.note(f"{newest.message}\n  This leaves an older Horovod.")
 
 
 def _stages(outcome: Outcome, environment: Environment, options: Options, last: str) -> None:
@@ -127,9 +112,9 @@ def _choose(run: Run, environment: Environment, options: Options) -> Engine:
             spack = engine_spack.locate(options.sources, task)
             return SpackEngine(environment, spack, cache=options.cache, **common)
         except HvdError as error:
-            if options.engine == "spack" or environment.site:
+            if options.engine == "spack" or environment.site or options.sources != Sources():
                 raise
-            task.skipped("there is none, so pip builds (--spack names one)")
+            task.skipped("no Spack found; using pip (set --spack PATH)")
             console.note(error.message)
             return PipEngine(environment, **common)
 
@@ -189,11 +174,16 @@ def perform(
     return failures
 
 
+def report_file(run: Run) -> pathlib.Path:
+    """The report of ``run`` for programs, beside its other forms."""
+    return paths.state() / "reports" / paths.key(run.environment, run.engine) / "report.json"
+
+
 def _report(outcome: Outcome, environment: Environment) -> None:
     run, solution, done = outcome.run, outcome.solution, outcome.built
     report_stage(
         run,
-        paths.state() / "reports" / paths.key(run.environment, run.engine),
+        report_file(run).parent,
         lambda: {
             "environment": run.environment,
             "engine": run.engine,

@@ -11,8 +11,11 @@ import typer
 
 from hvd.build.pipeline import Options
 from hvd.core import console
+from hvd.core.errors import HvdError
+from hvd.core.run import StageFailed
 from hvd.host import machine
-from hvd.model import environment
+from hvd.model import environment, recipe, specs
+from hvd.model.environment import HOROVOD, Environment
 from hvd.model.versions import pinned
 from hvd.solve.location import Sources
 
@@ -49,6 +52,7 @@ BuiltArgument = typer.Argument(
     environment.DEFAULT, metavar="ENV", help="Built environment; see ./hvd list."
 )
 BuiltByOption = option("--engine", "Engine that built it; auto prefers Spack.", EngineName.auto)
+JsonOption = flag("--json", "Print the result as JSON; progress goes to standard error.")
 SpecOption = _build(
     "--spec SPEC", "Build this py-horovod instead of the environment's, in a derived environment."
 )
@@ -134,9 +138,24 @@ def takes(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     return decorate
 
 
-def chosen(name: str, spec: str) -> environment.Environment:
-    """Return the environment called ``name``, or one derived from it for ``spec``."""
+def chosen(name: str, spec: str) -> Environment:
+    """Return the environment called ``name``, or one derived from it for ``spec``.
+
+    A spec that the recipe refuses ends the command before anything is written.
+    """
     base = environment.load(name)
+    if spec:
+        environment.require_horovod(spec)
+    root = specs.parse(spec, strict=False) if spec else base.root
+    # a site's file gives them to every package
+    configured = ("cuda_arch", "amdgpu_target") if base.site else ()
+    try:
+        _, newest = recipe.load(HOROVOD).accept(root, configured)
+    except HvdError as error:
+        console.error(error)
+        raise StageFailed("concretize", error) from error
+    if newest:
+        console.note(f"{newest.message}\n  This leaves an older Horovod.")
     if not spec:
         return base
     derived = environment.derive(base, spec)

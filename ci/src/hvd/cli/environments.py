@@ -1,78 +1,52 @@
-"""``./hvd list`` and ``./hvd externals``."""
+"""``./hvd list`` and ``./hvd spec``."""
 
 from __future__ import annotations
 
-import os
-import pathlib
-import sys
-from typing import Optional
+import json
+from typing import List
 
 import typer
 
-from hvd.cli.common import option
-from hvd.core import console, paths
+from hvd.core import console
 from hvd.core.errors import HvdError
-from hvd.doctor import gather
-from hvd.host import externals
-from hvd.model import environment
+from hvd.core.run import StageFailed
+from hvd.model import environment, recipe, specs
 
 
-def list_environments() -> None:
+def list_environments(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) -> None:
     """List the environments."""
+    found, problems = {}, []
     for name in environment.names():
-        console.out.print(f"{name:<24}{'; '.join(environment.load(name).specs)}")
+        try:
+            found[name] = environment.load(name).specs
+        except HvdError as error:
+            problems.append(error)
+    if as_json:
+        print(json.dumps(found, indent=1))
+    for name in [] if as_json else found:
+        print(f"{name:<24}{'; '.join(found[name])}")
+    for error in problems:
+        console.error(error)
+    raise typer.Exit(1 if problems else 0)
 
 
-def write_externals(
-    name: str = typer.Argument(
-        "", metavar="ENV", help="Site environment whose Python externals to replace."
-    ),
-    python: str = option("--python PYTHON", "Python to inspect.", ...),
-    scope: Optional[pathlib.Path] = option(
-        "--scope FILE", "Output file. \\[default: standard output]", None
-    ),
-    arch: str = option(
-        "--arch 'os=OS target=TARGET'", "Architecture of every external, for a site's environment."
-    ),
+def check_spec(
+    words: List[str] = typer.Argument(..., metavar="SPEC", help="A spec of py-horovod."),
 ) -> None:
-    """Write a packages.yaml with a Python's frameworks as externals.
+    """Say in a second whether the recipe accepts a spec; solve and build nothing.
 
-    PyTorch, TensorFlow, NumPy, mpi4py and what else Horovod imports, the MPI in PATH or beside
-    it, and Python itself, with their variants, GPU architectures and dependencies. NVIDIA GPUs of
-    this machine give all packages their architecture.
+    For example: ./hvd spec py-horovod@0.27.0 frameworks=tensorflow ^py-tensorflow@2.14
+
+    Exit status: 11 if the recipe refuses it.
     """
-    if name and (scope or arch):
-        raise HvdError("ENV says which file and which architecture", "leave the others out")
-    found, values = externals.ask(python), ""
-    if name:
-        section = externals.for_site(found, environment.load(name))
-        scope = environment.load(name).externals
-    else:
-        section = externals.packages(found, externals.find_mpi(found), arch)
-        capabilities = gather.gpus(os.environ).capabilities
-        values = ",".join(sorted({each.replace(".", "") for each in capabilities}))
-        if values:
-            section["all"] = {"variants": [f"cuda_arch={values}"]}
-    if scope is None:
-        sys.stdout.write(externals.dump(section))
-    else:
-        externals.write(section, scope, python)
-        console.note(f"{paths.shorten(scope)}: {', '.join(key.rstrip(':') for key in section)}")
-    if not name:
-        _say_stack(externals.stack(found), values)
-
-
-def _say_stack(stack: str, values: str) -> None:
-    """Say what to type where a framework makes Horovod one for GPUs."""
-    if stack == "cuda":
-        console.aside(
-            "its frameworks are built for CUDA, and so must Horovod be: spack install "
-            + ("py-horovod+cuda" if values else "py-horovod+cuda cuda_arch=80 for an A100")
-        )
-    elif stack:
-        console.aside(
-            "its frameworks are built for ROCm, and so must Horovod be: spack install "
-            "py-horovod+rocm amdgpu_target=gfx90a for an MI250X"
-        )
-    if values:
-        console.aside(f"this machine's GPUs make cuda_arch={values} the default of all packages")
+    text = " ".join(words)
+    environment.require_horovod(text)
+    spec, horovod = specs.parse(text, strict=False), recipe.load(environment.HOROVOD)
+    try:
+        accepted, newer = horovod.accept(spec)
+    except HvdError as error:
+        console.error(error)
+        raise StageFailed("concretize", error) from error
+    if newer:
+        console.note(newer.message)
+    print(f"accepted: {accepted}")

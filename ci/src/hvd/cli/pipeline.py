@@ -1,15 +1,17 @@
-"""``./hvd run``, the commands for its parts, and ``./hvd lock``, which keeps a solution."""
+"""``./hvd run``, the commands for its parts, and ``./hvd dev lock``, which keeps a solution."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
+import sys
 from typing import Callable, List, Optional
 
 import typer
 
 from hvd.build import pipeline, solve_all
 from hvd.build.pipeline import Options
-from hvd.cli.common import ALL, EnvironmentArgument, SpecOption, chosen, flag, takes
+from hvd.cli.common import ALL, EnvironmentArgument, JsonOption, SpecOption, chosen, flag, takes
 from hvd.core import console, paths
 from hvd.core.errors import HvdError
 from hvd.model import environment
@@ -28,10 +30,22 @@ def up_to(stage: str, summary: str) -> Callable[..., None]:
     return takes(*ALL)(command)
 
 
-run = up_to("report", "Set up, concretize, build, smoke-test and report: the main job.")
 setup = up_to("setup", "Set up Spack (or pip): configuration, compilers, externals.")
 build = up_to("build", "Set up, concretize and build.")
 smoke = up_to("smoke", "Set up, concretize, build, and run Horovod on two ranks.")
+
+
+@takes(*ALL)
+def run(
+    options: Options,
+    name: str = EnvironmentArgument,
+    spec: str = SpecOption,
+    as_json: bool = JsonOption,
+) -> None:
+    """Set up, concretize, build, smoke-test and report: the main job."""
+    if as_json:
+        console.for_json()
+    pipeline.run(chosen(name, spec), dataclasses.replace(options, json=as_json))
 
 
 @takes(*ALL)
@@ -44,12 +58,20 @@ def concretize(
     ),
     every: bool = flag("--all", "All environments, several at a time, with Spack."),
     spec: str = SpecOption,
+    as_json: bool = JsonOption,
 ) -> None:
     """Set up and concretize."""
     if not every and len(names) == 1:
-        pipeline.run(chosen(names[0], spec), options, last="concretize")
-    elif spec or options.engine == "pip":
-        raise HvdError("--spec and pip are for one environment", "name one, or leave them out")
+        if as_json:
+            console.for_json()
+        outcome = pipeline.run(chosen(names[0], spec), options, last="concretize")
+        if as_json:
+            nodes = [dataclasses.asdict(node) for node in outcome.solution.dag()]
+            sys.stdout.write(json.dumps(nodes, indent=1) + "\n")
+    elif spec or as_json or options.engine == "pip":
+        raise HvdError(
+            "--spec, --json and --engine pip work for one environment", "name one environment"
+        )
     else:
         solve_all.run(environment.names() if every else names, options)
 

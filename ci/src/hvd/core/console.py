@@ -21,24 +21,41 @@ from hvd.core.steps import Step
 out = rich.console.Console(highlight=False, soft_wrap=True)
 err = rich.console.Console(stderr=True, highlight=False, soft_wrap=True)
 
+_quiet = False
+
 _PERCENT = re.compile(r"\[ *(\d+)%\]")
 _COLOURS = {"ok": "green", "cached": "green", "skipped": "yellow", "failed": "red"}
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
+def set_quiet(quiet: bool) -> None:
+    """Show errors and results only."""
+    global _quiet
+    _quiet = quiet
+
+
+def for_json() -> None:
+    """Keep standard output for JSON: information goes to standard error."""
+    global out
+    out = err
+
+
 def note(message: str) -> None:
     """One line of information."""
-    out.print(f"  {rich.markup.escape(message)}")
+    if not _quiet:
+        out.print(f"  {rich.markup.escape(message)}")
 
 
 def aside(message: str) -> None:
     """One line of information where standard output is for programs."""
-    err.print(f"  {rich.markup.escape(message)}")
+    if not _quiet:
+        err.print(f"  {rich.markup.escape(message)}")
 
 
 def heading(name: str) -> None:
     """The name of a stage."""
-    out.print(f"[bold]{rich.markup.escape(name)}[/bold]")
+    if not _quiet:
+        out.print(f"[bold]{rich.markup.escape(name)}[/bold]")
 
 
 def table(*titles: str) -> rich.table.Table:
@@ -70,7 +87,7 @@ def step(shown: Step) -> Iterator[None]:
         return _live(shown)
 
     with contextlib.ExitStack() as stack:
-        if out.is_terminal:
+        if out.is_terminal and not _quiet:
             live = rich.live.Live(
                 get_renderable=line, console=out, refresh_per_second=8, transient=True
             )
@@ -88,6 +105,8 @@ def step(shown: Step) -> Iterator[None]:
 
 def verdict(step: Step) -> None:
     """Print the line of a step that has ended."""
+    if _quiet:
+        return
     name = rich.markup.escape(f"{step.name:<46}")
     detail = rich.markup.escape(f"  {step.detail}" if step.detail else "")
     colour = f"[{_COLOURS[step.status]}]{step.status}[/]"

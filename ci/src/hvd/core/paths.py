@@ -12,6 +12,8 @@ import os
 import pathlib
 from typing import List
 
+from hvd.core.errors import HvdError
+
 #: The checkout that this file belongs to.
 ROOT = pathlib.Path(__file__).resolve().parents[4]
 #: Where Python finds this package.
@@ -41,6 +43,8 @@ def environments() -> List[pathlib.Path]:
     A centre's own directory, which ``HVD_SITES`` names, comes before the checkout's.
     """
     outside = os.environ.get(SITES_VARIABLE)
+    if outside and not os.path.isdir(outside):
+        raise HvdError(f"{SITES_VARIABLE}: {outside} is not a directory", "correct or unset it")
     return [*([pathlib.Path(outside).absolute()] if outside else []), ENVIRONMENTS]
 
 

@@ -23,6 +23,8 @@ TAIL_LINES = 20
 #: Seconds between SIGTERM and SIGKILL.
 GRACE = 3.0
 
+#: Descriptors of locks, which every command inherits; see `hvd.core.lock`.
+inherited: List[int] = []
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 
 
@@ -95,6 +97,7 @@ def run(
                 cwd=cwd,
                 env=env,
                 start_new_session=True,
+                pass_fds=inherited,
             )
         except OSError as error:
             raise CommandFailed(printable, 127, str(error), log, 0.0) from error

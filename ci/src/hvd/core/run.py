@@ -22,7 +22,6 @@ EXIT_STATUS = {
     "report": 14,
     "cache": 15,
     "bundle": 16,
-    "release": 17,
 }
 
 

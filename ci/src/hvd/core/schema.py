@@ -16,23 +16,38 @@ from hvd.core.errors import HvdError, nearest
 from hvd.core.files import write_atomically
 from hvd.core.paths import shorten
 
-#: The one in C, ten times as fast, where PyYAML has it.
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # the one in C is ten times as fast
+    """Refuses a key that is there twice; PyYAML takes the last one without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if key.tag != "tag:yaml.org,2002:merge" and key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key '{key.value}' is there twice", key.start_mark
+                )
+            seen.add(key.value if isinstance(key.value, str) else None)
+        return super().construct_mapping(node, deep)
+
+
 _Kind = TypeVar("_Kind")
 
 
 def read(file: pathlib.Path) -> Any:
-    """Return the content of the YAML ``file``.
-
-    Raises:
-        HvdError: it cannot be read, or is not YAML.
-    """
+    """Return the content of the YAML ``file``."""
+    shown = shorten(file)
     try:
-        return yaml.load(file.read_text(), Loader=_LOADER)
+        return yaml.load(file.read_text(encoding="utf-8"), Loader=_Loader)
     except OSError as error:
-        raise HvdError(f"{shorten(file)}: {error.strerror}", "restore it from git") from error
+        raise HvdError(f"{shown}: {error.strerror}", "restore it from git") from error
+    except UnicodeDecodeError as error:
+        raise HvdError(f"{shown}: byte {error.start} is not UTF-8", "save it as UTF-8") from error
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise HvdError(f"{shown}: line {line}: {error.problem}", "fix the YAML") from error
     except yaml.YAMLError as error:
-        raise HvdError(f"{shorten(file)}: {error}", "fix the YAML syntax") from error
+        raise HvdError(f"{shown}: {error}", "fix the YAML") from error
 
 
 def load(file: pathlib.Path, schema: pathlib.Path) -> Dict[str, Any]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import pathlib
 import re
+import signal
 import subprocess
 from typing import Any, Dict, List, Mapping, Optional
 
@@ -72,16 +73,23 @@ def ask(python: str, environment: Optional[Mapping[str, str]] = None) -> Dict[st
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_TIMEOUT, env=environment
         )
+        found = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
     except OSError as error:
         raise HvdError(
             f"{python}: {error.strerror}", "give the interpreter's path with --python"
         ) from error
-    if done.returncode != 0:
+    except subprocess.TimeoutExpired as error:
+        raise HvdError(f"{python} does not end within {_TIMEOUT} s", "see what it does") from error
+    except (ValueError, IndexError) as error:
+        raise HvdError(f"{python} is not a Python interpreter", "give one: --python") from error
+    if done.returncode < 0:
         raise HvdError(
-            f"{python} does not run: {done.stderr.strip().splitlines()[-1:]}",
-            "load the modules that it needs first",
+            f"{python} dies of {signal.Signals(-done.returncode).name} as it imports a framework",
+            "install the framework again; one below .hvd goes with: ./hvd clean frameworks",
         )
-    found = json.loads(done.stdout.splitlines()[-1])
+    if found is None:
+        said = (done.stderr.strip().splitlines() or ["nothing is said"])[-1]
+        raise HvdError(f"{python} does not run: {said}", "load the modules that it needs first")
     for name, problem in found["broken"].items():
         raise HvdError(
             f"{python} has {name} but cannot import it: {problem}",

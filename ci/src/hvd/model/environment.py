@@ -12,7 +12,7 @@ from typing import Any, Dict, FrozenSet, List
 import yaml
 
 from hvd.core import paths, schema
-from hvd.core.errors import HvdError
+from hvd.core.errors import HvdError, nearest
 from hvd.core.files import write_atomically
 from hvd.model import recipe, specs
 from hvd.model.specs import Spec
@@ -94,15 +94,15 @@ def of_sites() -> List[str]:
 
 
 def load(name: str) -> Environment:
-    """The environment called ``name``, derived ones included.
-
-    Raises:
-        HvdError: there is none, or its ``spack.yaml`` is not valid.
-    """
-    for parent in (*paths.environments(), _derived()):
-        if (parent / name / "spack.yaml").is_file():
-            return _load(parent / name)
-    raise HvdError(f"no environment is called '{name}'", f"use one of {', '.join(names())}")
+    """The environment called ``name``, with or without ``-hvd``; derived ones included."""
+    name = name.rstrip("/")
+    if "/" in name:
+        raise HvdError(f"'{name}' is a path", "name an environment; see ./hvd list")
+    for each in (name, f"{name}-hvd"):
+        for parent in (*paths.environments(), _derived()):
+            if (parent / each / "spack.yaml").is_file():
+                return _load(parent / each)
+    raise HvdError(f"no environment is called '{name}'", nearest(name, names()))
 
 
 def activation(name: str) -> str:
@@ -126,21 +126,14 @@ def derive(base: Environment, spec: str) -> Environment:
 
     It has a directory of its own below ``.hvd``, and a name that depends on ``spec``, so that
     all that is kept of it is apart from the base's and from that of other specs.
-
-    Raises:
-        HvdError: ``spec`` is not one of Horovod.
     """
     spec = " ".join(spec.split())
-    if not _names_horovod(spec):
-        raise HvdError(
-            f"--spec: '{spec}' is not a spec of {HOROVOD}",
-            f"for example: --spec '{HOROVOD}@0.28.1 +mpi~gloo frameworks:=tensorflow'",
-        )
+    require_horovod(spec)
     name = f"{base.name}-{hashlib.sha256(spec.encode()).hexdigest()[:7]}"
     directory = _derived() / name
     content = _content(base.directory / "spack.yaml")
     content["specs"] = [spec, *(text for text in base.specs if not _names_horovod(text))]
-    content["include"] = [_moved(entry, base) for entry in content.get("include", [])]
+    content["include"] = [_moved(entry, base) for entry in content["include"]]
     directory.mkdir(parents=True, exist_ok=True)
     link = directory / ".checkout"
     if not link.is_symlink():
@@ -149,6 +142,15 @@ def derive(base: Environment, spec: str) -> Environment:
     text += yaml.safe_dump({"spack": content}, sort_keys=False)
     write_atomically(directory / "spack.yaml", text.encode())
     return _load(directory)
+
+
+def require_horovod(spec: str) -> None:
+    """Refuse a spec of another package."""
+    if not _names_horovod(spec):
+        raise HvdError(
+            f"--spec: '{spec}' is not a spec of {HOROVOD}",
+            f"for example: --spec '{HOROVOD}@0.28.1 +mpi~gloo frameworks:=tensorflow'",
+        )
 
 
 def _derived() -> pathlib.Path:
@@ -175,12 +177,12 @@ def _moved(entry: Any, base: Environment) -> Any:
 
 
 def _path(entry: Any) -> str:
-    return entry if isinstance(entry, str) else entry.get("path", "")
+    return entry if isinstance(entry, str) else entry["path"]
 
 
 def _load(directory: pathlib.Path) -> Environment:
     content = _content(directory / "spack.yaml")
-    includes = [_path(entry) for entry in content.get("include", [])]
+    includes = [_path(entry) for entry in content["include"]]
     return Environment(directory.name, directory, list(content["specs"]), includes)
 
 
@@ -195,5 +197,13 @@ def _content(file: pathlib.Path) -> Dict[str, Any]:
     if not isinstance(roots, list) or not all(isinstance(spec, str) for spec in roots):
         raise HvdError(
             f"{shown}: key 'spack:specs' must be a list of specs", "add a root spec to it"
+        )
+    includes = content.setdefault("include", [])
+    if not isinstance(includes, list) or not all(
+        isinstance(each, str) or isinstance(each, dict) and isinstance(each.get("path"), str)
+        for each in includes
+    ):
+        raise HvdError(
+            f"{shown}: key 'spack:include' must be a list of paths", "write one path a line"
         )
     return content

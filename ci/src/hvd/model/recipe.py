@@ -1,21 +1,64 @@
 """Read a Spack recipe where there is no Spack.
 
-The pip engine builds from the same ``package.py`` as Spack does: its versions and checksums,
-defaults, conflicts, patches and build environment stand there and nowhere else.
+``package.py`` runs with stand-ins for the Package API, which record its directives.  The pip
+engine takes versions, checksums, patches and the build environment from it, and `Recipe.accept`
+answers in milliseconds what Spack would answer after a solve.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
+import importlib.util
+import os
 import pathlib
+import sys
 import types
-from typing import Collection, Dict, Iterator, List, Mapping, Optional, Set, Tuple
+from typing import Any, Callable, Collection, Dict, Iterator, List, Mapping, Optional, Set, Tuple
 
-from hvd.core.errors import HvdError
+from hvd.core.errors import HvdError, nearest
 from hvd.core.paths import PACKAGES, shorten
-from hvd.model import package_api, specs
-from hvd.model.package_api import Directive
-from hvd.model.specs import Spec
+from hvd.model import specs
+from hvd.model.specs import Spec, parse_once
+
+#: What looks like a variant and is none.
+#: https://spack.readthedocs.io/en/latest/spec_syntax.html#architecture-specifiers
+_OTHER_KEYS = frozenset(
+    "arch platform os target cflags cxxflags cppflags fflags ldflags ldlibs build_system "
+    "dev_path namespace patches commit".split()
+)
+#: Of these the pip engine makes something.
+_ARCHITECTURE = ("os", "target")
+#: How Spack spells a flag that is given as a value.
+_FLAG_VALUES = frozenset({"true", "false", "True", "False"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Directive:
+    """One call of a directive: its arguments, and all conditions around it."""
+
+    name: str
+    arguments: Tuple[Any, ...]
+    keywords: Mapping[str, Any]
+    when: Tuple[str, ...]
+
+    def applies(self, spec: Spec) -> bool:
+        """Return whether ``spec`` meets every condition."""
+        return all(spec.satisfies(parse_once(condition)) for condition in self.when)
+
+    def refuses(self, spec: Spec) -> bool:
+        """Return whether ``spec`` conflicts with this directive, which applies to it."""
+        if self.name == "conflicts":
+            return spec.satisfies(parse_once(self.arguments[0]))
+        if self.name == "requires":
+            met = [spec.satisfies(parse_once(text)) for text in self.arguments]
+            return not any(met) if self.keywords.get("policy") == "any_of" else sum(met) != 1
+        if self.name == "depends_on":
+            wanted = parse_once(self.arguments[0])
+            have = spec.dependencies.get(wanted.name)
+            return have is not None and not have.intersects(wanted)
+        return False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +79,23 @@ class Recipe:
         found = self.named("version")
         return {d.arguments[0]: d.keywords["sha256"] for d in found if "sha256" in d.keywords}
 
+    def patches(self, spec: Spec) -> List[pathlib.Path]:
+        """The patch files for ``spec``, in order."""
+        return [self.directory / d.arguments[0] for d in self.named("patch") if d.applies(spec)]
+
+    def dependencies(self, spec: Spec) -> Set[str]:
+        """The packages, virtual ones among them, that ``spec`` depends on."""
+        full = self.complete(spec)
+        found = [each for each in self.named("depends_on") if each.applies(full)]
+        return {parse_once(directive.arguments[0]).name for directive in found}
+
+    def using(self, spec: Spec, have: Mapping[str, Spec], mpi: str = "") -> Spec:
+        """``spec`` with those packages of ``have`` that it depends on; ``mpi`` names its MPI."""
+        wanted = self.dependencies(spec)
+        names = {name for name in have if name in wanted or (name == mpi and "mpi" in wanted)}
+        taken = {name: have[name] for name in names}
+        return dataclasses.replace(spec, dependencies={**taken, **spec.dependencies})
+
     def complete(self, spec: Spec) -> Spec:
         """``spec`` with a value for every variant that it has.
 
@@ -46,17 +106,23 @@ class Recipe:
         full = dataclasses.replace(spec, variants=dict(spec.variants))
         for name in spec.variants:
             known = self._definitions(name)
-            if known and not any(directive.applies(full) for directive in known):
-                conditions = [
-                    variants
-                    for variants in map(_conditions, known)
-                    if all(full.variants.get(k, value) == value for k, value in variants.items())
-                ]
-                if conditions:
-                    # of several, the one that most is said of
-                    full.variants.update(
-                        max(conditions, key=lambda each: len(each.keys() & spec.variants.keys()))
-                    )
+            conditions = [
+                {
+                    key: value
+                    for text in each.when
+                    for key, value in parse_once(text).variants.items()
+                }
+                for each in known
+            ]
+            possible = [
+                each
+                for each in conditions
+                if all(full.variants.get(key, value) == value for key, value in each.items())
+            ]
+            if possible and not any(directive.applies(full) for directive in known):
+                # prefer the condition that names most of the user's variants
+                named = [len(each.keys() & spec.variants.keys()) for each in possible]
+                full.variants.update(possible[named.index(max(named))])
         for directive in self.named("variant"):
             name = directive.arguments[0]
             if name not in full.variants and directive.applies(full):
@@ -65,6 +131,99 @@ class Recipe:
                     default = frozenset(str(default).split(","))
                 full.variants[name] = default
         return full
+
+    def accept(
+        self, spec: Spec, configured: Collection[str] = ()
+    ) -> Tuple[Spec, Optional[HvdError]]:
+        """Return ``spec`` on the newest version that the recipe accepts, with all variants.
+
+        What ``spec`` leaves open has its default, and dependencies that it does not name are
+        right.  The second result says why the newest version is not accepted; None if it is.
+
+        Args:
+            configured: variants that a configuration may give another default.
+        """
+        errors = []
+        for version in self._fitting(spec):
+            full = self.complete(dataclasses.replace(spec, versions=version))
+            for name in set(configured) - set(spec.variants):
+                full.variants.pop(name, None)
+            try:
+                self.check(full, partly=True)
+            except HvdError as error:
+                errors.append(error)
+            else:
+                return full, errors[0] if errors else None
+        raise errors[0]
+
+    def newest(self, spec: Spec) -> str:
+        """The newest version in ``spec``."""
+        return self._fitting(spec)[0]
+
+    def _fitting(self, spec: Spec) -> List[str]:
+        known = self.versions()
+        found = [v for v in known if not spec.versions or specs.version_in(v, spec.versions)]
+        if not found:
+            raise HvdError(
+                f"{spec.name} has no version {spec.versions}", f"use one of {', '.join(known)}"
+            )
+        return found
+
+    def check(self, spec: Spec, partly: bool = False) -> None:
+        """Refuse ``spec`` where the recipe does, with the recipe's own message.
+
+        Args:
+            partly: it may have more dependencies than it names.
+        """
+        for name, value in spec.variants.items():
+            self._check_variant(spec, name, value)
+        beyond = [*spec.unread, *(set(spec.variants) & _OTHER_KEYS - set(_ARCHITECTURE))]
+        if beyond and not partly:
+            raise HvdError(
+                f"only Spack understands '{beyond[0]}' in a spec of {spec.name}",
+                "build it with --engine spack",
+            )
+        messages, remedy = [], ""
+        for directive in self.refusals(spec):
+            if partly and directive.name == "requires" and _names_another(directive, spec):
+                continue
+            if "msg" in directive.keywords:
+                messages.append(str(directive.keywords["msg"]))
+                continue
+            wanted = parse_once(directive.arguments[0])
+            messages.append(f"depends on {wanted}, but there is {spec.dependencies[wanted.name]}")
+            remedy = "take another version of either; see packages/py_horovod/package.py"
+        if messages:
+            name = f"{spec.name}@{spec.versions}"
+            raise HvdError(f"{name}: " + "\n  ".join(dict.fromkeys(messages)), remedy)
+
+    def refusals(self, spec: Spec) -> Iterator[Directive]:
+        """The conflicts, requirements and dependencies that ``spec`` does not meet."""
+        return (each for each in self.directives if each.applies(spec) and each.refuses(spec))
+
+    def _check_variant(self, spec: Spec, name: str, value: specs.Value) -> None:
+        """Refuse an unknown variant or value, and a variant whose condition is not met."""
+        known = self._definitions(name)
+        if not known:
+            if name in _OTHER_KEYS:
+                return
+            names = {each.arguments[0] for each in self.named("variant")}
+            raise HvdError(f"{spec.name} has no variant '{name}'", nearest(name, names))
+        if not any(directive.applies(spec) for directive in known):
+            conditions = " or ".join(" ".join(directive.when) for directive in known)
+            raise HvdError(
+                f"{spec.name} has the variant '{name}' only with {conditions}",
+                f"add that, or leave '{name}' out",
+            )
+        is_flag = isinstance(known[0].keywords["default"], bool)
+        if is_flag and not isinstance(value, bool) and not value <= _FLAG_VALUES:
+            raise HvdError(f"{spec.name}: {name} is on or off", f"use +{name} or ~{name}")
+        if not is_flag and isinstance(value, bool):
+            raise HvdError(f"{spec.name}: {name} needs a value", f"use {name}=<value>")
+        choices = known[0].keywords.get("values", ())
+        unknown = sorted(value - set(choices)) if choices and not is_flag else []
+        if unknown:
+            raise HvdError(f"{spec.name} has no {name}={unknown[0]}", nearest(unknown[0], choices))
 
     def _definitions(self, variant: str) -> List[Directive]:
         return [each for each in self.named("variant") if each.arguments[0] == variant]
@@ -82,165 +241,158 @@ class Recipe:
         """
         self.module.microarchitecture_flags = lambda spec, language: flags
         package = getattr(self.module, self.name.title().replace("-", ""))()
-        package.spec = package_api.ConcreteSpec(spec, prefixes)
+        package.spec = ConcreteSpec(spec, prefixes)
         self.module.make_jobs = jobs if package.parallel else 1
-        variables = package_api.Variables()
+        variables = Variables()
         package.setup_build_environment(variables)
         return variables
 
-    def patches(self, spec: Spec) -> List[pathlib.Path]:
-        """The patch files for ``spec``, in order."""
-        return [self.directory / d.arguments[0] for d in self.named("patch") if d.applies(spec)]
-
-    def refuse(self, spec: Spec, configured: Collection[str] = ()) -> Optional[HvdError]:
-        """Refuse what no solver can make of ``spec``, as far as the directives alone know it.
-
-        Args:
-            spec: as a person writes it: what it leaves open has its default, of its versions
-                the newest that can be is taken, and dependencies that it does not name are right.
-            configured: variants that a configuration may give another default.
-
-        Returns:
-            The message on the newest version, where the recipe takes only an older one.
-
-        Raises:
-            HvdError: with the recipe's own message on the newest version that was asked for.
-        """
-        errors = []
-        for version in self.versions():
-            if spec.versions and not specs.version_in(version, spec.versions):
-                continue
-            full = self.complete(dataclasses.replace(spec, versions=version))
-            for name in set(configured) - set(spec.variants):
-                full.variants.pop(name, None)
-            try:
-                self.check(full, partly=True)
-            except HvdError as error:
-                errors.append(error)
-            else:
-                return errors[0] if errors else None
-        if errors:
-            raise errors[0]
-        raise HvdError(
-            f"the recipe has no {spec.name}@{spec.versions}",
-            f"it has {', '.join(self.versions())}",
-        )
-
-    def check(self, spec: Spec, partly: bool = False) -> None:
-        """Refuse ``spec`` where the recipe does.
-
-        Args:
-            partly: it may have more dependencies than it names.
-
-        Raises:
-            HvdError: with the recipe's own message.
-        """
-        for name in spec.variants:
-            self._require_variant(spec, name)
-        beyond = [*spec.unread, *(name for name in spec.variants if not self._knows(name))]
-        if beyond and not partly:
-            raise HvdError(
-                f"only Spack understands '{beyond[0]}' in a spec of {spec.name}",
-                "build it with --engine spack",
-            )
-        messages, remedy = [], ""
-        for directive in self.refusals(spec):
-            if partly and directive.name == "requires" and _missing(directive, spec):
-                continue
-            if "msg" in directive.keywords:
-                messages.append(str(directive.keywords["msg"]))
-                continue
-            wanted = specs.parse(directive.arguments[0])
-            messages.append(f"depends on {wanted}, but there is {spec.dependencies[wanted.name]}")
-            remedy = "take another version of either; see packages/py_horovod/package.py"
-        if messages:
-            name = f"{spec.name}@{spec.versions}"
-            raise HvdError(f"{name}: " + "\n  ".join(dict.fromkeys(messages)), remedy)
-
-    def dependencies(self, spec: Spec) -> Set[str]:
-        """The packages, virtual ones among them, that ``spec`` depends on."""
-        full = self.complete(spec)
-        found = [each for each in self.named("depends_on") if each.applies(full)]
-        return {specs.parse_once(directive.arguments[0]).name for directive in found}
-
-    def using(self, spec: Spec, have: Mapping[str, Spec], mpi: str = "") -> Spec:
-        """``spec`` with those of the packages in ``have`` that it depends on.
-
-        Args:
-            mpi: which of them is an MPI.
-        """
-        wanted = self.dependencies(spec)
-        taken = {
-            name: each
-            for name, each in have.items()
-            if name in wanted or (name == mpi and "mpi" in wanted)
-        }
-        return dataclasses.replace(spec, dependencies={**taken, **spec.dependencies})
-
-    def _knows(self, name: str) -> bool:
-        return name in ("os", "target") or bool(self._definitions(name))
-
-    def _require_variant(self, spec: Spec, name: str) -> None:
-        """Refuse a variant of a condition that ``spec`` does not meet."""
-        known = self._definitions(name)
-        if known and not any(directive.applies(spec) for directive in known):
-            conditions = " or ".join(" ".join(directive.when) for directive in known)
-            raise HvdError(
-                f"{spec.name} has the variant '{name}' only with {conditions}",
-                f"say that too, or leave '{name}' out",
-            )
-
-    def refusals(self, spec: Spec) -> Iterator[Directive]:
-        """The conflicts, requirements and dependencies that ``spec`` does not meet."""
-        for directive in self.directives:
-            if not directive.applies(spec):
-                continue
-            if directive.name == "conflicts":
-                refused = spec.satisfies(specs.parse_once(directive.arguments[0]))
-            elif directive.name == "requires":
-                refused = not _required(directive, spec)
-            elif directive.name == "depends_on":
-                wanted = specs.parse_once(directive.arguments[0])
-                have = spec.dependencies.get(wanted.name)
-                refused = have is not None and not have.intersects(wanted)
-            else:
-                refused = False
-            if refused:
-                yield directive
-
 
 def load(name: str, packages: pathlib.Path = PACKAGES) -> Recipe:
-    """Read the recipe of the Spack package ``name``.
-
-    Raises:
-        HvdError: there is no such recipe.
-    """
+    """Read the recipe of the Spack package ``name``."""
     directory = packages / name.replace("-", "_")
     path = directory / "package.py"
     if not path.is_file():
-        raise HvdError(
-            f"{shorten(path)}: no such recipe", "the pip engine builds py-horovod alone"
-        )
-    return Recipe(name, directory, *package_api.read(path))
+        raise HvdError(f"{shorten(path)}: no such recipe", "the pip engine builds py-horovod only")
+    return Recipe(name, directory, *_execute(path))
 
 
-def _missing(directive: Directive, spec: Spec) -> bool:
-    """Return whether a requirement asks for a dependency that ``spec`` does not name."""
-    asked = [specs.parse_once(text).dependencies for text in directive.arguments]
+def _names_another(requirement: Directive, spec: Spec) -> bool:
+    """Return whether ``requirement`` is about a dependency that ``spec`` does not name."""
+    asked = [parse_once(text).dependencies for text in requirement.arguments]
     return any(each and not each.keys() & spec.dependencies.keys() for each in asked)
 
 
-def _conditions(directive: Directive) -> Dict[str, specs.Value]:
-    """The variants that ``directive`` asks for."""
-    return {
-        k: v
-        for condition in directive.when
-        for k, v in specs.parse_once(condition).variants.items()
-    }
+# Stand-ins for Spack's Package API
 
 
-def _required(directive: Directive, spec: Spec) -> bool:
-    met = [spec.satisfies(specs.parse_once(text)) for text in directive.arguments]
-    if directive.keywords.get("policy", "one_of") == "any_of":
-        return any(met)
-    return sum(met) == 1
+class Variables(Dict[str, str]):
+    """Stands in for Spack's modifications of an environment that has none of the variables."""
+
+    def set(self, name: str, value: str) -> None:
+        self[name] = str(value)
+
+    def unset(self, name: str) -> None:
+        self.pop(name, None)
+
+
+class ConcreteSpec:
+    """Stands in for Spack's concrete spec."""
+
+    def __init__(self, spec: Spec, prefixes: Mapping[str, str]) -> None:
+        self._spec = spec
+        self._prefixes = prefixes
+        self.version = spec.versions
+        self.variants = {
+            name: types.SimpleNamespace(value=sorted(value))
+            for name, value in spec.variants.items()
+            if not isinstance(value, bool)
+        }
+
+    def satisfies(self, condition: str) -> bool:
+        return self._spec.satisfies(parse_once(condition))
+
+    __contains__ = satisfies
+
+    def __getitem__(self, name: str) -> types.SimpleNamespace:
+        prefix = _Prefix(self._prefixes[name])
+        return types.SimpleNamespace(
+            prefix=prefix,
+            command=types.SimpleNamespace(path=str(prefix)),
+            libs=[str(prefix / f"lib{name}.so")],
+            package=types.SimpleNamespace(component_prefix=prefix),
+        )
+
+
+class _Prefix(type(pathlib.Path())):
+    """Stands in for Spack's prefix: a path with its directories as attributes."""
+
+    @property
+    def include(self) -> pathlib.Path:
+        return self / "include"
+
+
+class _Base:
+    """Stands in for Spack's package classes."""
+
+    #: Those with a letter; what the recipe says of the others comes from the packages it names.
+    cuda_arch_values = tuple(
+        f"{capability}{letter}" for capability in (90, 100, 103, 110, 120, 121) for letter in "af"
+    )
+    amdgpu_targets: Tuple[str, ...] = ()
+
+    def __init_subclass__(cls, **_) -> None:
+        pass
+
+
+class _Recorder:
+    """Records the directives that a recipe calls."""
+
+    def __init__(self) -> None:
+        self.directives: List[Directive] = []
+        self._conditions: List[str] = []
+
+    def directive(self, name: str) -> Callable[..., None]:
+        def record(*arguments: Any, **keywords: Any) -> None:
+            condition = keywords.pop("when", None)
+            when = (*self._conditions, *([condition] if condition else []))
+            self.directives.append(Directive(name, arguments, keywords, when))
+
+        return record
+
+    @contextlib.contextmanager
+    def when(self, condition: str) -> Iterator[None]:
+        self._conditions.append(condition)
+        try:
+            yield
+        finally:
+            self._conditions.pop()
+
+
+@functools.lru_cache(None)
+def _execute(path: pathlib.Path) -> Tuple[Tuple[Directive, ...], types.ModuleType]:
+    """Execute the recipe ``path``: its calls of directives, and its module."""
+    recorder = _Recorder()
+    for mixin, variable in (("cuda", "cuda_arch"), ("rocm", "amdgpu_target")):
+        # what CudaPackage and ROCmPackage declare
+        recorder.directive("variant")(mixin, default=False)
+        recorder.directive("variant")(variable, default="none", when=f"+{mixin}")
+    hidden = {name: sys.modules.get(name) for name in _stand_ins(recorder)}
+    sys.modules.update(_stand_ins(recorder))
+    try:
+        spec = importlib.util.spec_from_file_location("hvd_recipe", path)
+        assert spec and spec.loader
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    finally:
+        for name, before in hidden.items():
+            if before is None:
+                del sys.modules[name]
+            else:
+                sys.modules[name] = before
+    return tuple(recorder.directives), module
+
+
+def _stand_ins(recorder: _Recorder) -> Dict[str, types.ModuleType]:
+    """The modules that a recipe imports."""
+    api = types.ModuleType("spack.package")
+    for name in ("version", "variant", "depends_on", "conflicts", "requires", "patch"):
+        setattr(api, name, recorder.directive(name))
+    for name in ("license", "maintainers", "extends", "provides", "resource"):
+        setattr(api, name, lambda *_, **__: None)
+    api.when = recorder.when
+    # no default here (deptypes, deprecation) changes what the pip engine does
+    api.default_args = lambda **_: contextlib.nullcontext()
+    api.EnvironmentModifications = Variables
+    api.join_path = os.path.join
+    api.run_after = lambda *_, **__: lambda function: function
+    builtin = "spack_repo.builtin"
+    parents = ("spack", "spack_repo", builtin, f"{builtin}.build_systems")
+    modules = {name: types.ModuleType(name) for name in parents}
+    modules["spack.package"] = api
+    for system in ("python", "cuda", "rocm", "generic"):
+        module = types.ModuleType(f"{builtin}.build_systems.{system}")
+        for name in ("PythonPackage", "CudaPackage", "ROCmPackage", "Package"):
+            setattr(module, name, type(name, (_Base,), {}))
+        modules[module.__name__] = module
+    return modules

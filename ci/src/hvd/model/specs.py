@@ -2,9 +2,7 @@
 
 ``name@1.2:1.4 +variant ~variant key=a,b ^dependency@2: %compiler@12: %c,cxx=gcc``
 
-For the pip engine, and to refuse a spec at once that the recipe refuses.  The Spack engine hands
-its specs to Spack as they are.  Grammar and meaning:
-https://spack.readthedocs.io/en/latest/spec_syntax.html.
+Grammar and meaning: https://spack.readthedocs.io/en/latest/spec_syntax.html.
 """
 
 from __future__ import annotations
@@ -55,22 +53,15 @@ class Spec:
 
     def satisfies(self, condition: Spec) -> bool:
         """Return whether this (concrete) spec satisfies ``condition``."""
-        if condition.name and condition.name != self.name:
+        if condition.name not in ("", self.name):
             return False
-        if condition.versions:
-            if not self.versions or not version_in(self.versions, condition.versions):
-                return False
-        for key, wanted in condition.variants.items():
-            have = self.variants.get(key)
-            if key == "target" and isinstance(wanted, frozenset) and isinstance(have, frozenset):
-                if not any(_target_in(one, part) for one in have for part in wanted):
-                    return False
-            elif isinstance(wanted, bool) or have is None or isinstance(have, bool):
-                if have != wanted:
-                    return False
-            elif not wanted <= have:
-                return False
+        if condition.versions and not (
+            self.versions and version_in(self.versions, condition.versions)
+        ):
+            return False
         return all(
+            _has(key, self.variants.get(key), wanted) for key, wanted in condition.variants.items()
+        ) and all(
             name in self.dependencies and self.dependencies[name].satisfies(wanted)
             for name, wanted in condition.dependencies.items()
         )
@@ -91,17 +82,14 @@ class Spec:
             else:
                 words.append(f"{key}={','.join(sorted(value))}")
         words += [f"^{dependency}" for dependency in self.dependencies.values()]
-        return " ".join(word for word in words if word)
+        return " ".join(filter(None, words))
 
 
 def parse(text: str, strict: bool = True) -> Spec:
     """Parse one spec.
 
     Args:
-        strict: raise at a clause that only Spack understands; otherwise keep it as ``unread``.
-
-    Raises:
-        HvdError: names that clause, or a second name.
+        strict: refuse a clause that only Spack understands; otherwise keep it as ``unread``.
     """
     root = current = Spec()
     position = 0
@@ -111,7 +99,7 @@ def parse(text: str, strict: bool = True) -> Spec:
             clause = text[position:].split()[0]
             if strict:
                 raise HvdError(
-                    f"'{text}': '{clause}' is not understood",
+                    f"'{text}': cannot parse '{clause}'",
                     "see https://spack.readthedocs.io/en/latest/spec_syntax.html",
                 )
             root.unread += (clause,)
@@ -138,7 +126,7 @@ def parse(text: str, strict: bool = True) -> Spec:
 
 @functools.cache
 def parse_once(text: str) -> Spec:
-    """`parse` of a spec that stands in a recipe: to be compared with and never changed."""
+    """`parse` a constant spec; do not modify the result."""
     return parse(text)
 
 
@@ -147,12 +135,26 @@ def version_in(version: str, constraint: str) -> bool:
     """Return whether ``version`` is in ``constraint``: ``1.2``, ``1.2:``, ``:1.4``, ``1:2,4:``.
 
     As in Spack, bounds are inclusive and a bound covers what it begins: ``1.4.3`` is in
-    ``:1.4``.  Named versions (``master``) are newer than numbers.  A range in place of a version
-    is in what is the same range.
+    ``:1.4``.  Named versions (``master``) are newer than numbers.  A range is only in itself.
     """
     if re.search("[:,]", version):
         return version == constraint
-    return any(_in_range(version, part) for part in constraint.split(","))
+    return any(
+        version == part[1:]
+        if part.startswith("=")
+        else version_key(version) >= version_key(low) and not _beyond(version, high)
+        for part in constraint.split(",")
+        for low, high in [_bounds(part)]
+    )
+
+
+def version_key(version: str) -> List[Tuple[int, int, str]]:
+    """A key that orders versions as Spack does: numbers by value, names after them."""
+    return [
+        (0, int(part), "") if part.isdigit() else (1, 0, part)
+        for part in re.split(r"[.\-_]", version)
+        if part
+    ]
 
 
 def _overlap(one: str, other: str) -> bool:
@@ -172,40 +174,27 @@ def _bounds(part: str) -> Tuple[str, str]:
 
 def _beyond(low: str, high: str) -> bool:
     """Return whether ``low`` begins after the end of ``high``; an open end is empty."""
-    if not low or not high:
-        return False
-    return version_key(low) > version_key(high) and not _begins(low, high)
+    first, last = version_key(low), version_key(high)
+    return bool(first and last) and first > last and first[: len(last)] != last
 
 
-def _in_range(version: str, part: str) -> bool:
-    if part.startswith("="):
-        return version == part[1:]
-    low, high = _bounds(part)
-    return version_key(version) >= version_key(low) and not _beyond(version, high)
+def _has(key: str, have: Union[Value, None], wanted: Value) -> bool:
+    """Return whether a variant's value ``have`` includes ``wanted``."""
+    if isinstance(wanted, bool) or have is None or isinstance(have, bool):
+        return have == wanted
+    if key == "target":
+        return any(_target_in(one, part) for one in have for part in wanted)
+    return wanted <= have
 
 
 def _target_in(target: str, part: str) -> bool:
     """Return whether ``target`` is in ``part``: ``zen3``, ``aarch64:``, ``:zen2``."""
-    if ":" not in part:
-        return target == part
     known = archspec.cpu.TARGETS
-    low, _, high = part.partition(":")
+    low, colon, high = part.partition(":")
+    if not colon:
+        return target == part
     return (
         target in known
         and (not low or known[low] <= known[target])
         and (not high or known[target] <= known[high])
     )
-
-
-def _begins(version: str, prefix: str) -> bool:
-    wanted = version_key(prefix)
-    return version_key(version)[: len(wanted)] == wanted
-
-
-def version_key(version: str) -> List[Tuple[int, int, str]]:
-    """A key that orders versions as Spack does: numbers by value, names after them."""
-    return [
-        (0, int(part), "") if part.isdigit() else (1, 0, part)
-        for part in re.split(r"[.\-_]", version)
-        if part
-    ]
