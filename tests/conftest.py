@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import pathlib
+import re
 from typing import Optional
 
 import pytest
@@ -23,8 +24,9 @@ pytest_plugins = ["tests.failures", "tests.real_builds"]
 HERE = pathlib.Path(__file__).parent
 #: Directories that belong to another tier.
 PART_OF = {"training": "build"}
-#: Tiers that run only where they are required.
-ON_DEMAND = ("services", "compile", "bundle", "container", "emulated", "rehearsal")
+#: What `./hvd test` runs without options: the unit tier, and one real build with two ranks.
+BY_DEFAULT = re.compile(r"tests/unit/|tests/build/test_run\.py::.*\[pip\]")
+REST = "./hvd test --require unit,spack,build,services"
 
 
 def tier(path: pathlib.Path) -> str:
@@ -35,6 +37,13 @@ def tier(path: pathlib.Path) -> str:
 
 def required(config) -> set:
     return set(filter(None, config.getoption("--require").split(",")))
+
+
+def asked(config) -> set:
+    """The tiers that are required, or whose files are named on the command line."""
+    paths = [config.invocation_params.dir / each.partition("::")[0] for each in config.args]
+    named = [path.resolve() for path in paths if HERE in path.resolve().parents]
+    return required(config) | {tier(path) for path in named}
 
 
 def pytest_addoption(parser):
@@ -54,19 +63,19 @@ def pytest_configure(config):
     """Refuse to run if a required tier is not among the tests that are asked for."""
     # a ./hvd of a test is no job
     os.environ.pop("CI", None)
-    asked = [config.invocation_params.dir / each.partition("::")[0] for each in config.args]
+    paths = [config.invocation_params.dir / each.partition("::")[0] for each in config.args]
     for name in required(config):
         directory = HERE / name
-        if not any(directory.is_relative_to(p) or p.is_relative_to(directory) for p in asked):
+        if not any(directory.is_relative_to(p) or p.is_relative_to(directory) for p in paths):
             raise pytest.UsageError(f"the required tier '{name}' is not asked for")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Skip what runs on demand; group the rest by file; begin with what takes longest."""
+    """Skip what nobody asked for; group the rest by file; begin with what takes longest."""
     for item in items:
         name = tier(item.path)
-        if name in ON_DEMAND and name not in required(config):
+        if name not in asked(config) and not BY_DEFAULT.match(item.nodeid):
             reason = f"tier '{name}' runs on demand: --require {name}"
             item.add_marker(pytest.mark.skip(reason=reason))
         # one process runs a file, whose fixtures are made once
@@ -78,6 +87,12 @@ def pytest_collection_modifyitems(config, items):
 def _is_built(item) -> bool:
     """Whether an item is of the group of tests that share real builds."""
     return item.get_closest_marker("xdist_group").args == ("built",)
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Say how to run the rest."""
+    if not asked(config):
+        terminalreporter.write_line(f"This was the short run. The rest: {REST}")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -54,10 +54,11 @@ def test_a_skip_in_a_required_tier_is_a_failure_with_its_reason(processes):
     assert "HVD_CUDA_PYTHON names no Python" in output and "1 error" in output
 
 
-def test_a_tier_on_demand_is_skipped_with_a_reason_and_counted():
-    status, output = run("0", "tests/compile/test_tensorflow_examples.py")
+def test_a_tier_that_nobody_asked_for_is_skipped_with_a_reason_and_counted():
+    status, output = run("0", "-k", "test_tensorflow_examples")
     assert status == pytest.ExitCode.OK, output
     assert re.search(r"SKIPPED \[4\] .*--require compile", output) and "4 skipped" in output
+    assert "The rest: ./hvd test --require" in output
 
 
 def test_one_process_runs_a_group(tmp_path):
