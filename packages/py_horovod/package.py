@@ -540,184 +540,184 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
 
     # Patches
     # https://github.com/horovod/horovod/issues/3996
-    patch("cxx-standard.patch", when="@0.24:0.28.1")
+    patch("patches/cxx-standard.patch", when="@0.24:0.28.1")
     # https://github.com/horovod/horovod/pull/3984
-    patch("mpirun.patch", when="@0.23.0:0.28.1")
+    patch("patches/mpirun.patch", when="@0.23.0:0.28.1")
     # https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man1/mpirun.1.html
-    patch("mpirun-0.21.2.patch", when="@0.21.2:0.22.1")
-    patch("mpirun-0.20.patch", when="@0.20.0:0.21.1")
-    patch("mpirun-0.19.1.patch", when="@0.19.1:0.19.5")
-    patch("mpirun-0.18.2.patch", when="@:0.19.0")
+    patch("patches/mpirun-0.21.2.patch", when="@0.21.2:0.22.1")
+    patch("patches/mpirun-0.20.patch", when="@0.20.0:0.21.1")
+    patch("patches/mpirun-0.19.1.patch", when="@0.19.1:0.19.5")
+    patch("patches/mpirun-0.18.2.patch", when="@:0.19.0")
     # https://github.com/horovod/horovod/pull/3946
-    patch("iface.patch", when="@0.21.2:0.28.1")
+    patch("patches/iface.patch", when="@0.21.2:0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/runner/js_run.py#L47
-    patch("jsrun.patch", when="@0.21.2:0.28.1")
+    patch("patches/jsrun.patch", when="@0.21.2:0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/runner/js_run.py#L133
-    patch("jsrun-rankfile.patch", when="@0.24.0:0.28.1")
+    patch("patches/jsrun-rankfile.patch", when="@0.24.0:0.28.1")
     # https://nvd.nist.gov/vuln/detail/CVE-2022-0315
-    patch("cve-2022-0315.patch", when="@0.20.0:0.23.0")
-    patch("cve-2022-0315-0.19.2.patch", when="@0.19.2:0.19.5")
+    patch("patches/cve-2022-0315.patch", when="@0.20.0:0.23.0")
+    patch("patches/cve-2022-0315-0.19.2.patch", when="@0.19.2:0.19.5")
     # https://github.com/horovod/horovod/issues/3166
-    patch("lsf.patch", when="@0.20.0:0.28.1")
-    patch("lsf-0.19.2.patch", when="@0.19.2:0.19.5")
+    patch("patches/lsf.patch", when="@0.20.0:0.28.1")
+    patch("patches/lsf-0.19.2.patch", when="@0.19.2:0.19.5")
     # https://docs.python.org/3.12/whatsnew/3.12.html#removed
-    patch("distutils.patch", when="@0.26.0:0.28.1")
-    patch("distutils-0.24.patch", when="@0.24.0:0.25.0")
+    patch("patches/distutils.patch", when="@0.26.0:0.28.1")
+    patch("patches/distutils-0.24.patch", when="@0.24.0:0.25.0")
     # https://numpy.org/doc/stable/release/1.24.0-notes.html#expired-deprecations
-    patch("numpy.patch", when="@0.23.0:0.28.1")
-    patch("numpy-0.19.patch", when="@0.19.0:0.22.1")
+    patch("patches/numpy.patch", when="@0.23.0:0.28.1")
+    patch("patches/numpy-0.19.patch", when="@0.19.0:0.22.1")
     # https://github.com/horovod/horovod/issues/4290
-    patch("keras_3.patch", when="@0.28.1")
+    patch("patches/keras_3.patch", when="@0.28.1")
     # https://nvd.nist.gov/vuln/detail/CVE-2026-31234
-    patch("cve-2026-31234-0.19.patch", when="@0.19")
-    patch("cve-2026-31234.patch", when="@0.20:0.28.1")
-    patch("cve-2026-31234-launch-0.19.0.patch", when="@0.19.0:0.19.1")
-    patch("cve-2026-31234-launch-0.19.2.patch", when="@0.19.2:0.19")
-    patch("cve-2026-31234-launch-0.20.patch", when="@0.20")
-    patch("cve-2026-31234-launch-0.21.patch", when="@0.21:0.24")
-    patch("cve-2026-31234-launch-0.25.patch", when="@0.25:0.28.1")
+    patch("patches/cve-2026-31234-0.19.patch", when="@0.19")
+    patch("patches/cve-2026-31234.patch", when="@0.20:0.28.1")
+    patch("patches/cve-2026-31234-launch-0.19.0.patch", when="@0.19.0:0.19.1")
+    patch("patches/cve-2026-31234-launch-0.19.2.patch", when="@0.19.2:0.19")
+    patch("patches/cve-2026-31234-launch-0.20.patch", when="@0.20")
+    patch("patches/cve-2026-31234-launch-0.21.patch", when="@0.21:0.24")
+    patch("patches/cve-2026-31234-launch-0.25.patch", when="@0.25:0.28.1")
     # https://nvd.nist.gov/vuln/detail/CVE-2024-10190
-    patch("cve-2024-10190.patch", when="@0.20:0.28.1")
-    patch("rendezvous-key.patch", when="@0.20:0.28.1")
+    patch("patches/cve-2024-10190.patch", when="@0.20:0.28.1")
+    patch("patches/rendezvous-key.patch", when="@0.20:0.28.1")
     # https://github.com/horovod/horovod/pull/2839: its test_horovod_reinit
-    patch("rendezvous-finished.patch", when="@0.23.0:0.28.1")
+    patch("patches/rendezvous-finished.patch", when="@0.23.0:0.28.1")
     # https://github.com/horovod/horovod/issues/3923
-    patch("gloo.patch", when="@:0.28.0")
+    patch("patches/gloo.patch", when="@:0.28.0")
     # https://github.com/horovod/horovod/pull/3750
-    patch("gloo-torch.patch", when="@0.20:0.26.1 +gloo frameworks=pytorch")
+    patch("patches/gloo-torch.patch", when="@0.20:0.26.1 +gloo frameworks=pytorch")
     # https://github.com/horovod/horovod/pull/3957
-    patch("headers.patch", when="@:0.20")
-    patch("headers-0.21.patch", when="@0.21:0.28.1")
+    patch("patches/headers.patch", when="@:0.20")
+    patch("patches/headers-0.21.patch", when="@0.21:0.28.1")
     # https://github.com/horovod/horovod/pull/3985
-    patch("local-gradients.patch", when="@0.27.0:0.28.1")
+    patch("patches/local-gradients.patch", when="@0.27.0:0.28.1")
     # https://github.com/horovod/horovod/pull/4293
-    patch("sparse-group.patch", when="@0.27.0:0.28.1")
+    patch("patches/sparse-group.patch", when="@0.27.0:0.28.1")
     # https://github.com/horovod/horovod/pull/4298
-    patch("several-frameworks.patch", when="@0.23.0:0.28.1")
+    patch("patches/several-frameworks.patch", when="@0.23.0:0.28.1")
     # https://github.com/horovod/horovod/pull/3619
-    patch("eigen.patch", when="@0.21:0.25 target=aarch64:")
+    patch("patches/eigen.patch", when="@0.21:0.25 target=aarch64:")
     # https://github.com/google/flatbuffers/pull/7227
-    patch("span.patch", when="@0.23:0.28.1")
+    patch("patches/span.patch", when="@0.23:0.28.1")
     # https://github.com/horovod/horovod/blob/v0.25.0/horovod/torch/mpi_ops_v2.cc#L60
-    patch("integral-type.patch", when="@0.24")
+    patch("patches/integral-type.patch", when="@0.24")
     # https://github.com/horovod/horovod/pull/1835
-    patch("fma.patch", when="@0.19.0:0.19.1")
+    patch("patches/fma.patch", when="@0.19.0:0.19.1")
     # https://github.com/horovod/horovod/issues/3956
-    patch("flatbuffers.patch", when="@0.22.0:0.28.1")
+    patch("patches/flatbuffers.patch", when="@0.22.0:0.28.1")
     # https://github.com/horovod/horovod/pull/2101
-    patch("waiting.patch", when="@0.24.0:0.28.1")
+    patch("patches/waiting.patch", when="@0.24.0:0.28.1")
     # https://github.com/horovod/horovod/issues/3405
-    patch("zero-grad.patch", when="@0.20.0:0.28.1")
+    patch("patches/zero-grad.patch", when="@0.20.0:0.28.1")
     # https://github.com/horovod/horovod/issues/4047
-    patch("bfloat16.patch", when="@0.28.0:0.28.1")
+    patch("patches/bfloat16.patch", when="@0.28.0:0.28.1")
     # https://github.com/horovod/horovod/issues/499
-    patch("transport.patch", when="@0.20.0:0.28.1")
+    patch("patches/transport.patch", when="@0.20.0:0.28.1")
     # https://github.com/horovod/horovod/issues/2015
-    patch("gloo-timeout.patch", when="@0.21.1:0.28.1")
+    patch("patches/gloo-timeout.patch", when="@0.21.1:0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/gloo/gloo_controller.cc#L116
-    patch("gloo-exchange.patch", when="@0.26.0:0.28.1")
+    patch("patches/gloo-exchange.patch", when="@0.26.0:0.28.1")
     # https://github.com/facebookincubator/gloo/blob/d96897b339a07087f588223ca216e75f64e3ca58/gloo/reduce_scatter.h#L416
-    patch("gloo-reduce-scatter.patch", when="@0.25.0:0.28.1 +gloo")
+    patch("patches/gloo-reduce-scatter.patch", when="@0.25.0:0.28.1 +gloo")
     # https://github.com/facebookincubator/gloo/blob/d96897b339a07087f588223ca216e75f64e3ca58/gloo/transport/tcp/pair.cc#L707
-    patch("gloo-lock.patch", when="@0.24.0:0.28.1 +gloo")
+    patch("patches/gloo-lock.patch", when="@0.24.0:0.28.1 +gloo")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/gloo/http_store.cc#L62
-    patch("http-store.patch", when="@0.20.0:0.28.1")
+    patch("patches/http-store.patch", when="@0.20.0:0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/gloo/gloo_context.cc#L290
-    patch("gloo-mesh.patch", when="@0.23.0:0.28.1")
+    patch("patches/gloo-mesh.patch", when="@0.23.0:0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/CMakeLists.txt#L88
-    patch("symbols.patch", when="@0.20.1:0.28.1")
+    patch("patches/symbols.patch", when="@0.20.1:0.28.1")
     # https://github.com/horovod/horovod/issues/4302
-    patch("tensorflow.patch", when="@0.28.0:0.28.1")
+    patch("patches/tensorflow.patch", when="@0.28.0:0.28.1")
     # https://github.com/horovod/horovod/issues/3449
-    patch("cuda.patch", when="@0.25.0:0.28.1")
+    patch("patches/cuda.patch", when="@0.25.0:0.28.1")
     # https://github.com/NVIDIA/nccl/issues/1950
-    patch("nccl-average.patch", when="@0.26.0:0.28.1 +nccl+cuda")
+    patch("patches/nccl-average.patch", when="@0.26.0:0.28.1 +nccl+cuda")
     # https://github.com/ROCm/legacy-rocm-build/issues/3987
-    patch("rocm.patch", when="@0.28.0:0.28.1 +rocm")
+    patch("patches/rocm.patch", when="@0.28.0:0.28.1 +rocm")
     # https://github.com/horovod/horovod/pull/2009
-    patch("ddl-0.20.patch", when="@0.20.0:0.23.0 +ddl")
-    patch("ddl-0.24.patch", when="@0.24.0:0.28.1 +ddl")
+    patch("patches/ddl-0.20.patch", when="@0.20.0:0.23.0 +ddl")
+    patch("patches/ddl-0.24.patch", when="@0.24.0:0.28.1 +ddl")
     # https://github.com/horovod/horovod/pull/1649
-    patch("ddl-ops-0.24.patch", when="@0.24.0:0.25.0 +ddl")
-    patch("ddl-ops-0.26.patch", when="@0.26.0:0.28.1 +ddl")
+    patch("patches/ddl-ops-0.24.patch", when="@0.24.0:0.25.0 +ddl")
+    patch("patches/ddl-ops-0.26.patch", when="@0.26.0:0.28.1 +ddl")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/torch/CMakeLists.txt#L88
-    patch("common-objects.patch", when="@0.28.0:0.28.1")
+    patch("patches/common-objects.patch", when="@0.28.0:0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/torch/mpi_ops_v2.cc#L26
-    patch("torch-headers.patch", when="@0.28.0:0.28.1")
+    patch("patches/torch-headers.patch", when="@0.28.0:0.28.1")
     # https://github.com/horovod/horovod/issues/1774
-    patch("torch-optimizer.patch", when="@0.28.1")
+    patch("patches/torch-optimizer.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/issues/2805
-    patch("torch-optimizer-state.patch", when="@0.28.1")
+    patch("patches/torch-optimizer-state.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/issues/3471
-    patch("join.patch", when="@0.28.1")
+    patch("patches/join.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/issues/3491
-    patch("torch-tensors.patch", when="@0.28.1")
+    patch("patches/torch-tensors.patch", when="@0.28.1")
     # https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api/ops.html
-    patch("mean.patch", when="@0.28.1")
+    patch("patches/mean.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/issues/2654
-    patch("torch-gradients.patch", when="@0.28.1")
+    patch("patches/torch-gradients.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/torch/mpi_ops_v2.cc#L46
-    patch("torch-names.patch", when="@0.28.1")
+    patch("patches/torch-names.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/torch/compression.py#L49
-    patch("torch-compression.patch", when="@0.28.1")
+    patch("patches/torch-compression.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/torch/functions.py#L223
-    patch("object-names.patch", when="@0.28.1")
+    patch("patches/object-names.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/ops/mpi_operations.cc#L420
-    patch("large-counts.patch", when="@0.28.1")
+    patch("patches/large-counts.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/operations.cc#L1954
-    patch("alltoall-splits.patch", when="@0.28.1")
+    patch("patches/alltoall-splits.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/operations.cc#L436-L440
-    patch("gloo-operations.patch", when="@0.28.1")
+    patch("patches/gloo-operations.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/issues/4021
-    patch("process-sets.patch", when="@0.28.1")
+    patch("patches/process-sets.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/runner/elastic/driver.py#L210-L238
-    patch("elastic-driver.patch", when="@0.28.1")
+    patch("patches/elastic-driver.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/elastic.py#L141-L144
-    patch("elastic-state.patch", when="@0.28.1")
+    patch("patches/elastic-state.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/issues/3413
-    patch("ray-executor.patch", when="@0.28.1")
+    patch("patches/ray-executor.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/ray/runner.py#L103-L131
-    patch("ray-rendezvous.patch", when="@0.28.1")
+    patch("patches/ray-rendezvous.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/ray/runner.py#L579-L599
-    patch("ray-callbacks.patch", when="@0.28.1")
+    patch("patches/ray-callbacks.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/tensorflow/__init__.py#L382-L417
-    patch("tf-names.patch", when="@0.28.1")
+    patch("patches/tf-names.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/issues/2654
-    patch("tf-gradients.patch", when="@0.28.1")
+    patch("patches/tf-gradients.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/issues/2120
-    patch("tf-tape.patch", when="@0.28.1")
+    patch("patches/tf-tape.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/issues/4290
-    patch("keras-optimizer.patch", when="@0.28.1")
+    patch("patches/keras-optimizer.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/tensorflow/functions.py#L31-L66
-    patch("tf-broadcast.patch", when="@0.28.1")
+    patch("patches/tf-broadcast.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/issues/2550
-    patch("tf-elastic.patch", when="@0.28.1")
+    patch("patches/tf-elastic.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/_keras/callbacks.py#L62-L106
-    patch("keras-callbacks.patch", when="@0.28.1")
+    patch("patches/keras-callbacks.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/tensorflow/sync_batch_norm.py#L33-L52
-    patch("tf-sync-batch-norm.patch", when="@0.28.1")
+    patch("patches/tf-sync-batch-norm.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/tensorflow/__init__.py#L561-L624
-    patch("tf-missing-gradients.patch", when="@0.28.1")
+    patch("patches/tf-missing-gradients.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/issues/2893
-    patch("keras-2-optimizer.patch", when="@0.28.1")
+    patch("patches/keras-2-optimizer.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/issues/2097
-    patch("launcher-processes.patch", when="@0.28.1")
+    patch("patches/launcher-processes.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/util.py#L69-L138
-    patch("adasum-gpus.patch", when="@0.28.1")
+    patch("patches/adasum-gpus.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/spark/runner.py#L280-L296
-    patch("spark-errors.patch", when="@0.28.1")
+    patch("patches/spark-errors.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/spark/gloo_run.py#L57-L103
-    patch("spark-rendezvous.patch", when="@0.28.1")
+    patch("patches/spark-rendezvous.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/spark/torch/remote.py#L164-L179
-    patch("spark-estimators.patch", when="@0.28.1")
+    patch("patches/spark-estimators.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/tensorflow/mpi_ops.cc#L626-L643
-    patch("groups.patch", when="@0.28.1")
+    patch("patches/groups.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/torch/mpi_ops_v2.cc#L97-L110
-    patch("torch-completion.patch", when="@0.28.1")
+    patch("patches/torch-completion.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/torch/sync_batch_norm.py#L100-L135
-    patch("torch-sync-batch-norm.patch", when="@0.28.1")
+    patch("patches/torch-sync-batch-norm.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/setup.py#L204-L206
-    patch("cffi.patch", when="@0.28.1")
+    patch("patches/cffi.patch", when="@0.28.1")
 
     @property
     def parallel(self) -> bool:

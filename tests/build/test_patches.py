@@ -31,7 +31,7 @@ def test_no_patch_is_left_out_of_that(py_horovod):
         for patch in py_horovod.patches(specs.parse(f"py-horovod@{version} {EVERYTHING}"))
     }
     assert {patch.name for patch in asked} == {
-        patch.name for patch in py_horovod.directory.glob("*.patch")
+        patch.name for patch in (py_horovod.directory / "patches").glob("*.patch")
     }
 
 

@@ -50,7 +50,7 @@ def write(found, tools=None, engine="spack"):
 
 def test_a_build_of_spack():
     lock = {key: dict(value) for key, value in LOCK.items()}
-    patch = paths.PACKAGES / "py_horovod" / "cve-2024-10190.patch"
+    patch = paths.PACKAGES / "py_horovod" / "patches" / "cve-2024-10190.patch"
     lock["aaaaaaaaaa"]["patches"] = [components.python_index.digest(patch), "0" * 64]
     url = "https://files.example.org/packages/source/h/horovod/horovod-0.28.1.tar.gz"
     facts = [{"hash": key, "licence": "", "prefix": "/p", "runs": True, "bom": ""} for key in lock]
@@ -64,7 +64,7 @@ def test_a_build_of_spack():
     assert horovod["hashes"] == [{"alg": "SHA-256", "content": "a" * 64}]
     assert horovod["licenses"] == [{"license": {"id": "Apache-2.0"}}]
     (patched,) = horovod["pedigree"]["patches"]
-    assert patched["diff"]["url"] == "packages/py_horovod/cve-2024-10190.patch"
+    assert patched["diff"]["url"] == "packages/py_horovod/patches/cve-2024-10190.patch"
     assert [issue["id"] for issue in patched["resolves"]] == ["CVE-2024-10190"]
     assert found["py-torch"]["purl"] == "pkg:pypi/torch@2.13.0"
     assert found["gcc"]["purl"] == "pkg:generic/gcc@12.2.0"

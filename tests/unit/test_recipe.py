@@ -37,7 +37,7 @@ def test_every_constraint_cites_its_source():
 
 
 def test_every_patch_says_what_why_and_where_from():
-    patches = sorted(RECIPE.parent.glob("*.patch"))
+    patches = sorted((RECIPE.parent / "patches").glob("*.patch"))
     assert patches
     for patch in patches:
         head = patch.read_text().partition("--- a/")[0]
@@ -47,7 +47,7 @@ def test_every_patch_says_what_why_and_where_from():
             # what upstream did as well
             assert re.search(r"^Commit:   [0-9a-f]{40}( \(.*\))?$", head, re.MULTILINE), patch.name
     used = {directive.arguments[0] for directive in horovod.named("patch")}
-    assert used == {patch.name for patch in patches}
+    assert used == {f"patches/{patch.name}" for patch in patches}
 
 
 def test_defaults_are_a_cpu_build_with_both_controllers():

@@ -29,7 +29,7 @@ def test_a_patch_alone_makes_other_indices(recipes):
     before = repo_index.directory("spack-1.2")
     assert before.is_dir() and repo_index.directory("spack-1.2") == before
     assert repo_index.directory("spack-1.1") != before
-    patch = next(recipes.glob("*/*.patch"))
+    patch = next(recipes.glob("*/patches/*.patch"))
     patch.write_text(patch.read_text() + "\n")
     assert repo_index.directory("spack-1.2") != before
 

@@ -88,7 +88,7 @@ def of_solution(specs: Mapping[str, Any], facts: Sequence[Dict[str, Any]]) -> Li
         facts: what ``hvd.solve.queries.built`` printed.
     """
     known = {each.pop("hash"): each for each in map(dict, facts)}
-    ours = {python_index.digest(path): path for path in paths.PACKAGES.glob("*/*.patch")}
+    ours = {python_index.digest(path): path for path in paths.PACKAGES.glob("*/patches/*.patch")}
     found = []
     for key, spec in specs.items():
         external = "external" in spec
