@@ -57,6 +57,11 @@ def pytest_addoption(parser):
         default=pinned().pairs[0].name,
         help="comma-separated pairs of Spack and packages to solve and build with, or 'all'",
     )
+    parser.addoption(
+        "--write-results",
+        action="store_true",
+        help="keep the results of rehearsals with their environments, and in docs/rehearsals.md",
+    )
 
 
 def pytest_configure(config):

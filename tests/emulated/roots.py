@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import pathlib
+import sys
 from typing import Any, Dict, List
 
 import pytest
 
-from hvd.core.errors import HvdError
-from hvd.host import debian
 from hvd.report import RunReport
+from tests import debian_root
 from tests.checkout import Checkout
 
 
@@ -29,7 +29,8 @@ class Root:
 
     def run(self, *command: object) -> str:
         """Run ``command`` in the root and return its output; see `tests.checkout.run`."""
-        return self.checkout.hvd("debian", self.name, "--", *command)
+        script = self.checkout.root / "tests" / "debian_root.py"
+        return self.checkout.run([sys.executable, script, self.name, "--", *command])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,12 +63,12 @@ class Built:
         return list(self.root.state.glob("pip/*/venv/lib/python3*/site-packages/horovod/**/*.so"))
 
 
-def make(name: str, checkout: Checkout, log: pathlib.Path) -> Root:
+def make(name: str, checkout: Checkout) -> Root:
     """Return the root called ``name``; skips where this machine cannot make it."""
     try:
-        debian.root(name, log)
-    except HvdError as error:
-        pytest.skip(f"{error.message}: {error.remedy}")
+        debian_root.run(name, ["true"])
+    except debian_root.RootError as error:
+        pytest.skip(str(error))
     return Root(name, checkout)
 
 

@@ -18,9 +18,8 @@ CASES = {
 
 @pytest.fixture(scope="module", params=CASES)
 def built(request, tmp_path_factory):
-    scratch = tmp_path_factory.mktemp(request.param)
-    checkout = copy_checkout(scratch / "hvd")
-    root = roots.make(request.param, checkout, scratch / "log")
+    checkout = copy_checkout(tmp_path_factory.mktemp(request.param) / "hvd")
+    root = roots.make(request.param, checkout)
     return roots.build(root, CASES[root.name][0])
 
 

@@ -17,7 +17,7 @@ def built(tmp_path_factory):
     scratch = tmp_path_factory.mktemp("ppc64el")
     # into the cache, which the root sees
     locate_spack(pinned().pairs[0].name, scratch / "log")
-    root = roots.make("bookworm-ppc64el", copy_checkout(scratch / "hvd"), scratch / "log")
+    root = roots.make("bookworm-ppc64el", copy_checkout(scratch / "hvd"))
     return roots.build(root, TARGET, "spack")
 
 

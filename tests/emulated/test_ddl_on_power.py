@@ -67,8 +67,8 @@ for name in "ddl", "mpi", "nccl", "gloo":
 @pytest.fixture(scope="module")
 def installed(horovod_tree, tmp_path_factory):
     """The root, a directory in its checkout with Horovod, and PyTorch's plugin of that."""
-    scratch = tmp_path_factory.mktemp("ddl")
-    root = roots.make("bookworm-ppc64el", copy_checkout(scratch / "hvd"), scratch / "log")
+    checkout = copy_checkout(tmp_path_factory.mktemp("ddl") / "hvd")
+    root = roots.make("bookworm-ppc64el", checkout)
     work = root.checkout.root / "ddl"
     shutil.copytree(horovod_tree("0.28.1", VARIANTS), work / "tree", symlinks=True)
     shutil.copytree(STUBS, work / "stubs")

@@ -1,4 +1,4 @@
-"""Rehearsals: what a site's files declare, stand-ins, the namespace, and results."""
+"""Rehearsals: what a site's files declare, stand-ins, the namespace, roots, and results."""
 
 from __future__ import annotations
 
@@ -14,42 +14,22 @@ from packaging.version import Version
 from hvd.core import paths, process
 from hvd.core.errors import HvdError
 from hvd.fetch import python_index
-from hvd.matrix import here
 from hvd.model import environment, site
-from hvd.rehearse import declared, inside, namespace, result, stand_ins
-from hvd.rehearse.result import FAILED, NOT_SHOWN, PASSED, Result, StepResult
-from tests import needs
+from tests import debian_root, declared, namespace, needs
+from tests.rehearsal import rehearsal, result, stand_ins, steps
+from tests.rehearsal.steps import FAILED, NOT_SHOWN, PASSED, StepResult
 
 STAMPEDE3 = "stampede3-cpu-hvd"
 
 
-@pytest.fixture
-def planted(tmp_path, monkeypatch):
-    """A function that changes words of a site's packages.yaml in a copy of all sites."""
-
-    def plant(name: str, old: str, new: str) -> None:
-        sites = tmp_path / "environments"
-        shutil.copytree(paths.ENVIRONMENTS, sites, symlinks=True)
-        file = sites / "sites" / name / "packages.yaml"
-        text = file.read_text()
-        assert old in text
-        file.write_text(text.replace(old, new))
-        monkeypatch.setenv("HVD_SITES", str(sites))
-
-    return plant
-
-
 @pytest.mark.parametrize("name", environment.of_sites())
 def test_the_files_of_each_site_agree(name):
-    found = {each.package for each in declared.read(environment.load(name))}
-    assert {"gcc", "python"} <= found and found & {*stand_ins.MPIS, "spectrum-mpi"}
-
-
-def test_an_environment_has_its_own_frameworks():
-    found = {each.package: each for each in declared.read(environment.load(STAMPEDE3))}
-    assert found["py-torch"].version == "2.13.0" and "cuda" not in found
-    assert found["python"].prefix == found["py-torch"].prefix
-    assert found["intel-oneapi-mpi"].module == "impi/21.11"
+    found = {each.package: each for each in declared.read(environment.load(name))}
+    assert {"gcc", "python"} <= {*found} and {*found} & {*stand_ins.MPIS, "spectrum-mpi"}
+    if name == STAMPEDE3:
+        assert found["py-torch"].version == "2.13.0" and "cuda" not in found
+        assert found["python"].prefix == found["py-torch"].prefix
+        assert found["intel-oneapi-mpi"].module == "impi/21.11"
 
 
 @pytest.mark.parametrize(
@@ -61,8 +41,13 @@ def test_an_environment_has_its_own_frameworks():
         ("perlmutter-hvd", "pe/mpich/9.1.0", "pe/mpich/9.0.1", "cray-mpich"),
     ],
 )
-def test_files_that_contradict_each_other(planted, name, old, new, key):
-    planted(environment.load(name).site, old, new)
+def test_files_that_contradict_each_other(tmp_path, monkeypatch, name, old, new, key):
+    sites = tmp_path / "environments"
+    shutil.copytree(paths.ENVIRONMENTS, sites, symlinks=True)
+    file = sites / "sites" / environment.load(name).site / "packages.yaml"
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new))
+    monkeypatch.setenv("HVD_SITES", str(sites))
     with pytest.raises(HvdError, match=f"'packages:{key}'"):
         declared.read(environment.load(name))
 
@@ -94,7 +79,7 @@ def test_the_wheels_of_a_framework(monkeypatch, offered, gpu, expected):
             yield Version(version), parse_tag(tag)
 
     monkeypatch.setattr(python_index, "wheels", wheels)
-    monkeypatch.setattr(here, "interpreter", lambda name: name)
+    monkeypatch.setattr(stand_ins, "python", lambda series: series)
     monkeypatch.setattr(process, "output", lambda python, *words: python)
     found = [
         declared.Declared("python", "3.12.3", "/p"),
@@ -104,8 +89,8 @@ def test_the_wheels_of_a_framework(monkeypatch, offered, gpu, expected):
         with pytest.raises(stand_ins.Lacking, match="no wheels for Python 3.12"):
             stand_ins.frameworks(found, gpu)
     else:
-        chosen = stand_ins.frameworks(found, gpu)
-        assert (chosen.version, *chosen.requirements) == expected
+        _, version, requirements = stand_ins.frameworks(found, gpu)
+        assert (version, *requirements) == expected
 
 
 @needs.programs("bwrap")
@@ -117,14 +102,39 @@ def test_a_place_is_seen_inside_alone(tmp_path):
     command = [*namespace.words(places), "--", "sh", "-c", lines]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.startswith("a stand-in"), done.stderr
-    assert not (tmp_path.parent / place.lstrip("/")).exists()
     assert subprocess.run(["test", "-e", "/opt/hvd-test-of-rehearse"]).returncode == 1
 
 
-def rehearsed(*steps: StepResult) -> Result:
-    chosen = environment.load(STAMPEDE3)
-    files = result.digest(chosen)
-    return Result(STAMPEDE3, "2026-11-25", "spack-1.2", files, "", {}, list(steps), "")
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="for x86_64, other roots are foreign")
+@pytest.mark.parametrize(
+    "name, root",
+    [
+        ("perlmutter-hvd", None),
+        ("jupiter-hvd", "trixie-arm64"),
+        ("vista-hvd", "bookworm-arm64"),
+        ("summit-hvd", stand_ins.Lacking),
+        ("taurus-ml-hvd", stand_ins.Lacking),
+    ],
+)
+def test_the_root_has_the_processor_and_python_of_the_site(tmp_path, monkeypatch, name, root):
+    def make(suite):
+        (tmp_path / suite / "usr" / "bin").mkdir(parents=True)
+        python = {"bookworm": "python3.11", "trixie": "python3.13"}[suite.partition("-")[0]]
+        (tmp_path / suite / "usr" / "bin" / python).touch()
+        return tmp_path / suite
+
+    monkeypatch.setattr(debian_root, "make", make)
+    chosen = environment.load(name)
+    if root is stand_ins.Lacking:
+        with pytest.raises(root, match="ppc64le in ci/versions.yaml has Python 3"):
+            rehearsal.foreign_root(chosen, declared.read(chosen))
+    else:
+        assert rehearsal.foreign_root(chosen, declared.read(chosen)) == root
+
+
+def rehearsed(*taken: StepResult) -> result.Result:
+    files = result.digest(environment.load(STAMPEDE3))
+    return result.Result(STAMPEDE3, "2026-11-25", "spack-1.2", files, "", {}, list(taken), "")
 
 
 def test_a_result_passes_if_it_was_built_and_nothing_failed():
@@ -160,15 +170,19 @@ def test_what_is_checked_by_rehearsal_has_a_result_that_passed():
     assert not wrong
 
 
-def test_steps_behind_a_failed_build_are_not_shown(monkeypatch):
+def test_the_page_is_of_the_results(request):
+    if request.config.getoption("--write-results"):
+        result.PAGE.write_text(result.page())
+    assert result.PAGE.read_text() == result.page(), "./hvd test ... --write-results renews it"
+
+
+def test_steps_behind_a_failed_build_are_not_shown():
     def fail():
         raise HvdError("no")
 
     def cannot():
-        raise inside.NotShown("no PBS")
+        raise steps.NotShown("no PBS")
 
-    steps = [("batch job", cannot), ("build", fail), ("kernel", lambda: None)]
-    rehearsal = inside.Rehearsal(None, None, {})
-    monkeypatch.setattr(inside.Rehearsal, "steps", lambda self: steps)
-    found = [(each.result, each.why) for each in inside.run(rehearsal)]
+    taken = steps.take([("batch job", cannot), ("build", fail), ("kernel", lambda: None)])
+    found = [(each.result, each.why) for each in taken]
     assert found == [(NOT_SHOWN, "no PBS"), (FAILED, "no"), (NOT_SHOWN, "build failed")]

@@ -10,8 +10,8 @@ import yaml
 
 from hvd.core import paths
 from hvd.model import environment, site
-from hvd.rehearse import declared
 from hvd.solve import site_check
+from tests import declared
 
 SITES = [name for name in site.names() if name != "local"]
 LAYERS = sorted(paths.ENVIRONMENTS.glob("hardware/*/packages.yaml"))

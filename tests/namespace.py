@@ -7,7 +7,6 @@ import pathlib
 from typing import Dict, List, Mapping, Optional
 
 from hvd.core.errors import HvdError
-from hvd.host import debian
 
 #: Paths in the namespace to what is seen there; None for nothing.
 Places = Mapping[str, Optional[pathlib.Path]]
@@ -23,9 +22,9 @@ def words(places: Places) -> List[str]:
         places: absolute paths.
 
     Raises:
-        HvdError: bwrap is missing, or a link of this machine is in the way.
+        HvdError: a link of this machine is in the way.
     """
-    command = [debian.program("bwrap"), "--die-with-parent", "--unshare-pid"]
+    command = ["bwrap", "--die-with-parent", "--unshare-pid"]
     tree: Dict[str, dict] = {}
     for path in places:
         below = tree

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import pathlib
 import platform
 import re
 import shutil
-from typing import Callable, Collection, Dict, Iterable, List, Mapping, Sequence, Tuple
+from typing import Collection, List, Mapping, Sequence, Tuple
 
 import archspec.cpu
 from packaging.tags import Tag
@@ -17,11 +18,10 @@ from hvd.core import process, stamp
 from hvd.core.errors import HvdError
 from hvd.fetch import python_index
 from hvd.host import machine
-from hvd.matrix import here
 from hvd.model.environment import Environment
-from hvd.rehearse.cluster import script
-from hvd.rehearse.declared import Declared
 from hvd.solve import site_check
+from tests.checkout import script
+from tests.declared import Declared
 
 #: Packages to the project of the index with that MPI.
 MPIS = {
@@ -37,12 +37,14 @@ FRAMEWORKS = {"py-torch": "torch", "py-tensorflow": "tensorflow"}
 _OPENMPI = "/opt/openmpi"
 #: The first CUDA that the index has with nvcc, and the projects that make a toolkit.
 _NVCC_SINCE = 13
-_CUDA = ("nvidia-cuda-nvcc", "nvidia-cuda-runtime", "nvidia-cuda-crt", "nvidia-cuda-cccl",
-         "nvidia-nvvm")  # fmt: skip
+_CUDA = [
+    f"nvidia-{part}" for part in ("cuda-nvcc", "cuda-runtime", "cuda-crt", "cuda-cccl", "nvvm")
+]
 #: Programs of GCC by the names that Spack has for languages.
 _GCC = {"c": "gcc", "cxx": "g++", "fortran": "gfortran"}
 #: Seconds for pip; PyTorch for CUDA is gigabytes.
 _TIMEOUT = 3600
+_ASK_VERSION = "import platform; print(platform.python_version())"
 
 
 class Lacking(HvdError):
@@ -70,37 +72,54 @@ def make(each: Declared, scratch: pathlib.Path, log: pathlib.Path) -> StandIn:
     Raises:
         Lacking: neither this machine nor the index has one.
     """
-    directory = scratch / f"{each.package}-{each.version}"
+    directory, major = scratch / f"{each.package}-{each.version}", each.version.split(".")[0]
     if each.package == "gcc":
         return _gcc(each, directory)
     if each.prefix == "/usr":
-        return _system(each)
+        program = {"gmake": "make", "python": "python3"}.get(each.package, each.package)
+        version = re.search(r"\d+(\.\d+)+", process.output(f"/usr/bin/{program}", "--version"))
+        if not version:
+            raise Lacking(f"{each}: there is no /usr/bin/{program} here")
+        return StandIn(str(each), f"{program} {version[0]} of this machine")
     if each.package in MPIS:
         return _mpi(each, directory, log)
-    maker = _MAKERS.get(each.package)
-    if maker is None:
-        raise Lacking(f"{each}: neither this machine nor the Python index has a stand-in")
-    return maker(each, directory, log)
+    if each.package == "cuda":
+        series = ".".join(each.version.split(".")[:2])
+        _pip(directory, [f"{project}=={series}.*" for project in _CUDA], log)
+        (toolkit,) = directory.glob(f"lib/python3*/site-packages/nvidia/cu{major}")
+        _link(toolkit / "lib64", "lib")
+        for library in toolkit.glob("lib/lib*.so.*"):
+            _link(library.with_name(library.name.partition(".so")[0] + ".so"), library.name)
+        return StandIn(str(each), f"CUDA {series} of the index, with nvcc", {each.prefix: toolkit})
+    if each.package == "nccl":
+        version = _wheel("nvidia-nccl-cu13", each.version, directory, log)
+        (nccl,) = directory.glob("lib/python3*/site-packages/nvidia/nccl")
+        _link(nccl / "lib" / "libnccl.so", "libnccl.so.2")
+        return StandIn(str(each), f"NCCL {version} of the index", {each.prefix: nccl})
+    if each.package == "cmake":
+        version = _wheel("cmake", each.version, directory, log)
+        return StandIn(str(each), f"CMake {version} of the index", {each.prefix: directory})
+    raise Lacking(f"{each}: neither this machine nor the Python index has a stand-in")
 
 
 def _gcc(each: Declared, directory: pathlib.Path) -> StandIn:
     """Scripts with the names that the site's files have, which start this machine's GCC."""
-    directories = map(pathlib.Path, ("/usr/bin", "/usr/local/bin"))
-    numbered = [file.name for each in directories for file in each.glob("g++-[0-9]*")]
-    there = {
-        Version(process.output(name, "-dumpfullversion")): name[len("g++") :]
-        for name in ("g++", *numbered)
-        if shutil.which(name)
-    }
+    programs = [*pathlib.Path("/usr/bin").glob("g++-[0-9]*"), pathlib.Path("/usr/bin/g++")]
+    programs += pathlib.Path("/usr/local/bin").glob("g++*")
+    there = {}
+    for program in programs:
+        version = process.output(program.name, "-dumpfullversion")
+        if version:
+            there[Version(version)] = program.name[len("g++") :]
     if not there:
-        raise Lacking(f"{each}: this machine has no g++", "install one")
+        raise Lacking(f"{each}: this machine has no g++")
     version = nearest(each.version, there)
     places = {}
     for language, path in each.programs.items():
         name = _GCC[language]
         program = shutil.which(f"{name}{there[version]}") or shutil.which(name)
         if program is None:
-            raise Lacking(f"{each}: {name} is not on PATH", "install it")
+            raise Lacking(f"{each}: {name} is not on PATH")
         parent, file = pathlib.PurePath(path).parent, pathlib.PurePath(path).name
         if ".." not in parent.parts and str(parent) != "/usr/bin":
             script(directory / "bin" / file, f'exec {program} "$@"')
@@ -108,84 +127,33 @@ def _gcc(each: Declared, directory: pathlib.Path) -> StandIn:
     return StandIn(str(each), f"GCC {version} of this machine", places)
 
 
-def _system(each: Declared) -> StandIn:
-    """Take from this machine a program of the operating system."""
-    program = {"gmake": "make", "python": "python3"}.get(each.package, each.package)
-    found = process.output(f"/usr/bin/{program}", "--version")
-    if not found:
-        raise Lacking(f"{each}: there is no /usr/bin/{program} here", "install it")
-    version = re.search(r"\d+(\.\d+)+", found)
-    return StandIn(str(each), f"{program} {version[0] if version else '?'} of this machine")
-
-
 def _mpi(each: Declared, directory: pathlib.Path, log: pathlib.Path) -> StandIn:
     project = MPIS[each.package]
     # versions of Cray's MPICH are its own; its ABI is that of MPICH 3.4 and later
-    wanted = each.version if project != "mpich" or each.package == "mpich" else "4.99"
-    installed, version = _wheel(project, wanted, directory, log)
+    wanted = "4.99" if each.package == "cray-mpich" else each.version
+    version = _wheel(project, wanted, directory, log)
     prefix, places, variables = each.prefix, {}, {}
     if project == "impi-devel":
         if each.package == "intel-oneapi-mpi":
             prefix += f"/mpi/{'.'.join(each.version.split('.')[:2])}"
             lines = [f"export I_MPI_ROOT={prefix}", f"export PATH={prefix}/bin:$PATH"]
-            script(installed / "env" / "vars.sh", *lines)
+            script(directory / "env" / "vars.sh", *lines, interpreter="/bin/bash")
         variables = {
             "I_MPI_ROOT": prefix,
             "FI_PROVIDER_PATH": f"{prefix}/lib/libfabric/prov",
             "FI_PROVIDER": "tcp",
         }
     elif project == "openmpi":
-        places[_OPENMPI] = installed
+        places[_OPENMPI] = directory
         variables = {"OPAL_PREFIX": prefix}
     elif each.package == "cray-mpich":
-        _link(installed / "lib" / "libmpich.so", "libmpi.so")
-    return StandIn(
-        str(each), f"{project} {version} of the index", {**places, prefix: installed}, variables
-    )
+        _link(directory / "lib" / "libmpich.so", "libmpi.so")
+    places[prefix] = directory
+    return StandIn(str(each), f"{project} {version} of the index", places, variables)
 
 
-def _cuda(each: Declared, directory: pathlib.Path, log: pathlib.Path) -> StandIn:
-    series = ".".join(each.version.split(".")[:2])
-    _pip(machine.python(), directory, [f"{project}=={series}.*" for project in _CUDA], log)
-    (toolkit,) = directory.glob(
-        f"lib/python3*/site-packages/nvidia/cu{each.version.split('.')[0]}"
-    )
-    _link(toolkit / "lib64", "lib")
-    for library in toolkit.glob("lib/lib*.so.*"):
-        _link(library.with_name(library.name.partition(".so")[0] + ".so"), library.name)
-    return StandIn(str(each), f"CUDA {series} of the index, with nvcc", {each.prefix: toolkit})
-
-
-def _nccl(each: Declared, directory: pathlib.Path, log: pathlib.Path) -> StandIn:
-    installed, version = _wheel("nvidia-nccl-cu13", each.version, directory, log)
-    (library,) = installed.glob("lib/python3*/site-packages/nvidia/nccl")
-    _link(library / "lib" / "libnccl.so", "libnccl.so.2")
-    return StandIn(str(each), f"NCCL {version} of the index", {each.prefix: library})
-
-
-def _cmake(each: Declared, directory: pathlib.Path, log: pathlib.Path) -> StandIn:
-    installed, version = _wheel("cmake", each.version, directory, log)
-    return StandIn(str(each), f"CMake {version} of the index", {each.prefix: installed})
-
-
-_MAKERS: Dict[str, Callable[[Declared, pathlib.Path, pathlib.Path], StandIn]] = {
-    "cuda": _cuda,
-    "nccl": _nccl,
-    "cmake": _cmake,
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class Frameworks:
-    """The Python of this machine and the requirements that give it the site's frameworks."""
-
-    python: str
-    version: str
-    requirements: Tuple[str, ...]
-
-
-def frameworks(found: Iterable[Declared], gpu: bool) -> Frameworks:
-    """Choose the wheels of the site's frameworks.
+def frameworks(found: Sequence[Declared], gpu: bool) -> Tuple[str, str, List[str]]:
+    """Return a Python of this machine, its version, and requirements for the site's frameworks.
 
     Where no GPU is to be compiled for, those for CPUs are the first choice, and any interpreter
     that they are for.
@@ -194,42 +162,46 @@ def frameworks(found: Iterable[Declared], gpu: bool) -> Frameworks:
         Lacking: the index or this machine has none.
     """
     by_name = {each.package: each for each in found}
-    declared = by_name["python"].version
     wanted = [by_name[name] for name in FRAMEWORKS if name in by_name]
-    series = [f"3.{minor}" for minor in range(6, 15)]
-    pythons = {each: path for each in series if (path := here.interpreter(each))}
-    # the declared one first
-    own = ".".join(declared.split(".")[:2])
-    others = sorted(pythons, key=lambda other: (other != own, other))
-    choices = [] if gpu else [(name, True) for name in others]
-    for name, cpu in [*choices, *((name, False) for name in others if name == own)]:
-        chosen = [_requirement(each, name, cpu) for each in wanted]
+    own = ".".join(by_name["python"].version.split(".")[:2])
+    pythons = {series: python(series) for series in (f"3.{minor}" for minor in range(6, 15))}
+    there = sorted(filter(pythons.get, pythons), key=lambda series: (series != own, series))
+    choices = [] if gpu else [(series, True) for series in there]
+    for series, cpu in [*choices, *((series, False) for series in there if series == own)]:
+        chosen = [_requirement(each, series, cpu) for each in wanted]
         if all(chosen):
-            version = process.output(pythons[name], "-c", _ASK_VERSION)
-            return Frameworks(pythons[name], version, tuple(chosen))
+            version = process.output(pythons[series], "-c", _ASK_VERSION)
+            return pythons[series], version, chosen
     names = ", ".join(map(str, wanted))
     raise Lacking(f"{names}: the Python index has no wheels for Python {own}, or it is not here")
 
 
-_ASK_VERSION = "import platform; print(platform.python_version())"
+def python(series: str) -> str:
+    """Return a Python that runs, from PATH or of pyenv or uv; empty if there is none."""
+    name, home = f"python{series}", pathlib.Path.home()
+    pyenv = pathlib.Path(os.environ.get("PYENV_ROOT") or home / ".pyenv", "versions")
+    data = pathlib.Path(os.environ.get("XDG_DATA_HOME") or home / ".local/share", "uv/python")
+    found = [shutil.which(name)]
+    for parent in (pyenv, data):
+        found += map(str, sorted(parent.glob(f"*/bin/{name}"), reverse=True))
+    runs = (path for path in found if path and process.output(path, "-c", _ASK_VERSION))
+    return next(runs, "")
 
 
-def _requirement(each: Declared, python: str, cpu: bool) -> str:
+def _requirement(each: Declared, series: str, cpu: bool) -> str:
     """Return the requirement of a framework for a Python; empty where there is no such wheel."""
     project = FRAMEWORKS[each.package]
-    if cpu and project == "tensorflow" and _wheels("tensorflow-cpu", each.version, python):
+    if cpu and project == "tensorflow" and _wheels("tensorflow-cpu", each.version, series):
         project = "tensorflow-cpu"
-    versions = _wheels(project, each.version, python)
-    if project == "torch" and cpu:
-        versions = [version for version in versions if version.local == "cpu"]
-    elif project == "torch":
-        versions = [version for version in versions if not version.local]
+    versions = _wheels(project, each.version, series)
+    if project == "torch":
+        versions = [v for v in versions if (v.local == "cpu" if cpu else not v.local)]
     return f"{project}=={max(versions)}" if versions else ""
 
 
-def _wheels(project: str, version: str, python: str) -> List[Version]:
+def _wheels(project: str, version: str, series: str) -> List[Version]:
     """Return the versions of ``project`` in a series with a wheel for a Python of this machine."""
-    interpreter = f"cp{python.replace('.', '')}"
+    interpreter = f"cp{series.replace('.', '')}"
     return [
         each
         for each, tags in python_index.wheels(project)
@@ -267,48 +239,39 @@ def nearest(wanted: str, there: Collection[Version]) -> Version:
 
     Of several, it is the newest that is not newer than ``wanted``, or else the oldest.
     """
-    parts, limit = wanted.split("."), Version(wanted)
 
     def common(version: Version) -> int:
-        pairs = enumerate(zip(parts, str(version).split(".")))
-        return next((n for n, (a, b) in pairs if a != b), len(parts))
+        return len(os.path.commonprefix([wanted.split("."), str(version).split(".")]))
 
     most = max(map(common, there))
     close = [version for version in there if common(version) == most]
-    return max((each for each in close if each <= limit), default=min(close))
+    older = [version for version in close if version <= Version(wanted)]
+    return max(older) if older else min(close)
 
 
-def _wheel(
-    project: str, wanted: str, directory: pathlib.Path, log: pathlib.Path
-) -> Tuple[pathlib.Path, Version]:
+def _wheel(project: str, wanted: str, directory: pathlib.Path, log: pathlib.Path) -> Version:
     """Install the version of ``project`` that is nearest to ``wanted``; of the same major."""
     offered = {each for each, tags in python_index.wheels(project) if any(map(_fits, tags))}
     fit = [each for each in offered if each.major == int(wanted.split(".")[0])]
-    if project == "impi-devel" and not fit:
-        fit = list(offered)
+    if project == "impi-devel":
+        fit = fit or list(offered)
     if not fit:
         raise Lacking(f"{project} {wanted}: the Python index has no such series")
     version = nearest(wanted, fit)
-    _pip(machine.python(), directory, [f"{project}=={version}"], log)
-    return directory, version
+    _pip(directory, [f"{project}=={version}"], log)
+    return version
 
 
-def venv(python: str, directory: pathlib.Path, log: pathlib.Path) -> None:
-    """Make a virtual environment."""
-    process.run([python, "-m", "venv", directory], log=log, timeout=_TIMEOUT)
-
-
-def _pip(python: str, directory: pathlib.Path, wanted: Sequence[str], log: pathlib.Path) -> None:
+def _pip(directory: pathlib.Path, wanted: Sequence[str], log: pathlib.Path) -> None:
     """Install ``wanted`` in a virtual environment of its own."""
-    done = directory / "stamp"
-    digest = stamp.of(list(wanted))
-    if stamp.matches(done, digest):
-        return
-    stamp.clear(directory)
-    venv(python, directory, log)
-    command = [directory / "bin" / "python", "-m", "pip", "install", "--progress-bar=off"]
-    process.run([*command, *wanted], log=log, env=process.clean_environment(), timeout=_TIMEOUT)
-    stamp.put(done, digest)
+    done, digest = directory / "stamp", stamp.of(list(wanted))
+    if not stamp.matches(done, digest):
+        stamp.clear(directory)
+        process.run([machine.python(), "-m", "venv", directory], log=log, timeout=_TIMEOUT)
+        command = [directory / "bin/python", "-m", "pip", "install", "--progress-bar=off"]
+        clean = process.clean_environment()
+        process.run([*command, *wanted], log=log, env=clean, timeout=_TIMEOUT)
+        stamp.put(done, digest)
 
 
 def _link(link: pathlib.Path, target: str) -> None:

@@ -1,0 +1,138 @@
+"""The result of a rehearsal, which an environment keeps as ``rehearsal.json``, and their page."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+from typing import Any, Dict, Iterable, List
+
+import yaml
+
+from hvd.core import paths, stamp
+from hvd.core.files import write_atomically
+from hvd.model import environment as environments
+from hvd.model import site as sites
+from hvd.model.environment import Environment
+from hvd.solve import kept, site_check
+from tests.rehearsal.steps import FAILED, PASSED, StepResult
+
+PAGE = paths.ROOT / "docs" / "rehearsals.md"
+#: The line of the page behind which all is made.
+MADE = "<!-- made by ./hvd test tests/unit/test_rehearse.py --write-results -->\n"
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """A rehearsal.
+
+    Args:
+        files: digest of the environment's and the site's files.
+        spec: the root spec as it was rehearsed.
+        stand_ins: what the site declares, to what was there in its place.
+        log: digest of the log.
+        built: what Spack built, each as ``name@version``.
+    """
+
+    environment: str
+    date: str
+    pair: str
+    files: str
+    spec: str
+    stand_ins: Dict[str, str]
+    steps: List[StepResult]
+    log: str
+    built: List[str] = dataclasses.field(default_factory=list)
+
+    @property
+    def passed(self) -> bool:
+        """No step failed, and Horovod was built."""
+        results = {step.name: step.result for step in self.steps}
+        return results.get("build") == PASSED and FAILED not in results.values()
+
+
+def file(environment: Environment) -> pathlib.Path:
+    return environment.directory / "rehearsal.json"
+
+
+def save(path: pathlib.Path, result: Result) -> None:
+    write_atomically(path, f"{json.dumps(dataclasses.asdict(result), indent=1)}\n".encode())
+
+
+def load(path: pathlib.Path) -> Result:
+    data = json.loads(path.read_text())
+    return Result(**{**data, "steps": [StepResult(**step) for step in data["steps"]]})
+
+
+def digest(environment: Environment) -> str:
+    """Return a digest of all that a rehearsal is of: specs, externals, modules, launch rules."""
+    content = yaml.safe_load(sites.file(environment.site).read_text())
+    own = [environment.directory / "spack.yaml", site_check.file(environment.site)]
+    return stamp.of(*own, _without_dates(content))
+
+
+def _without_dates(content: Any) -> Any:
+    """``content`` without what a rehearsal itself changes: when it was checked, and how."""
+    if isinstance(content, dict):
+        return {k: _without_dates(v) for k, v in content.items() if k != "checked"}
+    return [_without_dates(each) for each in content] if isinstance(content, list) else content
+
+
+def stale(environment: Environment, date: str) -> str:
+    """Return why ``checked: {by: rehearsal}`` of that date is not so; empty if it is."""
+    path = file(environment)
+    if not path.exists():
+        return "there is no rehearsal.json"
+    result = load(path)
+    if not result.passed:
+        return "the rehearsal did not pass"
+    if result.files != digest(environment):
+        return "files have changed since the rehearsal"
+    return "" if result.date == date else f"the rehearsal is of {result.date}"
+
+
+def page() -> str:
+    """Return the page with the results that environments keep, behind its own introduction."""
+    names = environments.of_sites()
+    files = [file(environments.load(name)) for name in names]
+    rehearsed = [load(path) for path in files if path.exists()]
+    results = [each for each in rehearsed if len(each.steps) > 1]
+    steps = [step.name for step in results[0].steps] if results else []
+    rows = []
+    for each in results:
+        stacks = {"+cuda": "CUDA", "+rocm": "ROCm"}
+        stack = next((stacks[variant] for variant in stacks if variant in each.spec), "CPUs")
+        outcomes = [step.result for step in each.steps]
+        rows.append([each.environment, each.date, stack, *outcomes])
+    lines = _table(["Environment", "Date", "Built for", *steps], rows)
+    for each in results:
+        lines += [f"## `{each.environment}`", "", f"    {each.spec}", ""]
+        lines += _table(["Declared", "In its place"], each.stand_ins.items())
+        why = [f"- {step.name}: {step.result}: {step.why}" for step in each.steps if step.why]
+        lines += [*why, ""] if why else []
+    needed: Dict[str, List[str]] = {}
+    for name in names:
+        for package in kept.built(kept.load(environments.load(name)).packages):
+            needed.setdefault(package, []).append(name)
+    unbuilt = sorted({*needed}.difference(*(each.built for each in results)))
+    lines += ["## Not built here", "", _NOT_BUILT]
+    lines += _table(
+        ["Package", "Built for"], [(each, ", ".join(needed[each])) for each in unbuilt]
+    )
+    others = [each for each in rehearsed if each not in results]
+    lines += ["## Not rehearsed here", ""]
+    lines += [f"- `{each.environment}`, {each.date}: {each.steps[0].why}" for each in others]
+    return PAGE.read_text().partition(MADE)[0] + MADE + "\n" + "\n".join(lines) + "\n"
+
+
+_NOT_BUILT = """\
+Rehearsals have built with Spack what the solutions of sites build besides Horovod, except for
+these packages: their source is not on the Python index, the frameworks bring them here, or their
+environments have no rehearsal since 2026-11-27, from when on results say what was built.
+"""
+
+
+def _table(titles: List[str], rows: Iterable[Iterable[str]]) -> List[str]:
+    cells = [titles, [":---"] * len(titles), *rows]
+    lines = [" | ".join(cell.replace("|", r"\|") for cell in row) for row in cells]
+    return [*(f"| {line} |" for line in lines), ""]
