@@ -65,6 +65,7 @@ def make(name: str) -> pathlib.Path:
     if machine(name):
         for other in (release, QEMU):
             make(other)
+        _emulate(machine(name))
         # unpacked and not configured: emulated, that takes ten times as long
         command += ["--variant=extract", "--include=?essential"]
         command += [f"--architectures={name.partition('-')[2]}"]
@@ -161,7 +162,6 @@ def _enter(name: str) -> List[str]:
     for path in SHARED:
         words += ["--ro-bind-try", path, path]
     if machine(name):
-        _emulate(machine(name))
         words += ["--ro-bind", str(place.with_name(name.partition("-")[0])), "/native"]
         words += ["--setenv", "PATH", FOREIGN_PATH]
     return words

@@ -13,7 +13,6 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from tests.build.test_ddl import STUBS, VARIANTS
-from tests.checkout import copy_checkout
 from tests.emulated import roots
 
 #: CUDA has no compiler for Power here, and Debian's PyTorch is for CPUs: files of Horovod to what
@@ -67,8 +66,7 @@ for name in "ddl", "mpi", "nccl", "gloo":
 @pytest.fixture(scope="module")
 def installed(horovod_tree, tmp_path_factory):
     """The root, a directory in its checkout with Horovod, and PyTorch's plugin of that."""
-    checkout = copy_checkout(tmp_path_factory.mktemp("ddl") / "hvd")
-    root = roots.make("bookworm-ppc64el", checkout)
+    root = roots.make("bookworm-ppc64el", tmp_path_factory.mktemp("ddl"))
     work = root.checkout.root / "ddl"
     shutil.copytree(horovod_tree("0.28.1", VARIANTS), work / "tree", symlinks=True)
     shutil.copytree(STUBS, work / "stubs")

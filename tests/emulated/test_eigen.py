@@ -6,8 +6,6 @@ import archspec.cpu
 import pytest
 
 from tests import compiling, debian_root
-from tests.checkout import Checkout
-from tests.emulated import roots
 
 ROOT = "bookworm-arm64"
 #: They include Eigen, and are in every plugin.
@@ -16,7 +14,10 @@ SOURCES = ("bayesian_optimization", "gaussian_process")
 
 @pytest.mark.parametrize("variants, links", [(None, False), ("target=neoverse_v2", True)])
 def test_objects_with_eigen_link_with_the_patch_alone(horovod_tree, variants, links):
-    roots.make(ROOT, Checkout(debian_root.ROOT))
+    try:
+        debian_root.make(ROOT)
+    except debian_root.RootError as error:
+        pytest.skip(str(error))
     tree = horovod_tree("0.25.0", variants)
     flags = archspec.cpu.TARGETS["neoverse_v2"].optimization_flags("gcc", "12.2.0")
     compile = ["c++", "-std=c++14", "-w", "-fPIC", "-c", *flags.split(), "-DEIGEN_MPL2_ONLY=1"]

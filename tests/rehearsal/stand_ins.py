@@ -18,8 +18,6 @@ from hvd.core import process, stamp
 from hvd.core.errors import HvdError
 from hvd.fetch import python_index
 from hvd.host import machine
-from hvd.model.environment import Environment
-from hvd.solve import site_check
 from tests.checkout import script
 from tests.declared import Declared
 
@@ -67,11 +65,7 @@ class StandIn:
 
 
 def make(each: Declared, scratch: pathlib.Path, log: pathlib.Path) -> StandIn:
-    """Make the stand-in of an external below ``scratch``.
-
-    Raises:
-        Lacking: neither this machine nor the index has one.
-    """
+    """Make the stand-in of an external below ``scratch``."""
     directory, major = scratch / f"{each.package}-{each.version}", each.version.split(".")[0]
     if each.package == "gcc":
         return _gcc(each, directory)
@@ -157,9 +151,6 @@ def frameworks(found: Sequence[Declared], gpu: bool) -> Tuple[str, str, List[str
 
     Where no GPU is to be compiled for, those for CPUs are the first choice, and any interpreter
     that they are for.
-
-    Raises:
-        Lacking: the index or this machine has none.
     """
     by_name = {each.package: each for each in found}
     wanted = [by_name[name] for name in FRAMEWORKS if name in by_name]
@@ -216,22 +207,17 @@ def _fits(tag: Tag) -> bool:
     return "linux" in tag.platform and tag.platform.endswith(family)
 
 
-def on_gpus(environment: Environment, found: Sequence[Declared]) -> bool:
-    """Return whether the rehearsal compiles for GPUs.
-
-    There has to be an nvcc for the site's CUDA, and its NCCL: Spack's own has no source here.
-    """
+def has_nvcc(found: Sequence[Declared]) -> bool:
+    """Return whether the index has an nvcc for the site's CUDA, and the site has its own NCCL."""
     versions = {each.package: each.version for each in found}
-    chosen = environment.root.variants.get("cuda") is True and {"cuda", "nccl"} <= {*versions}
-    return chosen and Version(versions["cuda"]).major >= _NVCC_SINCE
+    return {"cuda", "nccl"} <= {*versions} and Version(versions["cuda"]).major >= _NVCC_SINCE
 
 
-def target(environment: Environment) -> Tuple[str, str]:
-    """Return the environment's processor, and the nearest of its family that this machine is."""
-    wanted = site_check.architecture(environment.specs[0])["target"]
+def target(wanted: str) -> str:
+    """Return the processor nearest to the wanted one that is of its family and this machine's."""
     theirs, ours = archspec.cpu.TARGETS[wanted], archspec.cpu.TARGETS[machine.processor()]
     fits = [each for each in (theirs, *theirs.ancestors) if each <= ours]
-    return wanted, max(fits, key=lambda each: len(each.ancestors)).name
+    return max(fits, key=lambda each: len(each.ancestors)).name
 
 
 def nearest(wanted: str, there: Collection[Version]) -> Version:

@@ -9,8 +9,6 @@ import pytest
 from hvd.host import machine
 from tests import debian_root
 
-POWER = "bookworm-ppc64el"
-
 
 @pytest.fixture(autouse=True)
 def called(tmp_path, monkeypatch):
@@ -49,9 +47,8 @@ def test_a_root_is_made_once_with_the_packages_of_versions_yaml(called):
     assert (place / "etc" / "debian_chroot").read_text() == "sid-rocm-7\n"
     debian_root.make("sid-rocm-7")
     assert len(called) == 1
-    # one that was left half made is made again
+    # one that was left half made
     place.with_name("sid-rocm-7.stamp").unlink()
-    place.rename(place.with_name("old"))
     debian_root.make("sid-rocm-7")
     assert len(called) == 2
     with pytest.raises(debian_root.RootError, match="no root 'potato'"):
@@ -67,11 +64,10 @@ def test_a_command_has_a_venv_of_its_own(called, tmp_path):
     assert [str(checkout)] * 2 in binds and [str(tmp_path / "cache")] * 2 in binds
     assert [str(own / ".venv"), str(checkout / ".venv")] in binds
     assert [str(own / ".hvd"), str(checkout / ".hvd")] in binds
-    assert debian_root.state("trixie") == own / ".hvd"
     assert words[words.index("/etc") - 1 :][:3] == ["--ro-bind", "/etc", "/etc"]
 
 
-def test_a_processor_is_emulated_by_the_qemu_of_its_root(called, tmp_path, monkeypatch):
+def test_a_processor_is_emulated_by_the_qemu_of_its_root(tmp_path, monkeypatch):
     kernel, qemu = tmp_path / "binfmt", tmp_path / "cache/roots/trixie-qemu/usr/lib/binfmt.d"
     monkeypatch.setattr(debian_root, "BINFMT", kernel)
     for each in (kernel, qemu):
@@ -81,23 +77,15 @@ def test_a_processor_is_emulated_by_the_qemu_of_its_root(called, tmp_path, monke
     (qemu / "qemu-ppc64le.conf").write_text(described)
     # here the kernel does not answer
     with pytest.raises(debian_root.RootError, match="hvd-ppc64le"):
-        debian_root._enter(POWER)
-    place = qemu.parents[2]
-    said = f":hvd-ppc64le:M::magic:mask:{place}/usr/libexec/ppc64le:OPF"
+        debian_root._emulate("ppc64le")
+    said = f":hvd-ppc64le:M::magic:mask:{qemu.parents[2]}/usr/libexec/ppc64le:OPF"
     assert (kernel / "register").read_text() == said
     (kernel / "hvd-ppc64le").write_text("disabled\n")
     with pytest.raises(debian_root.RootError, match="echo 1"):
-        debian_root._enter(POWER)
-    (kernel / "hvd-ppc64le").write_text("enabled\n")
-    words = debian_root._enter(POWER)
-    native = words.index("/native")
-    assert words[native - 1] == str(place.with_name("bookworm"))
-    assert ["--setenv", "PATH", debian_root.FOREIGN_PATH] == words[-3:]
+        debian_root._emulate("ppc64le")
 
 
-@pytest.mark.parametrize(
-    ("said", "foreign"), [("ppc64le", "ppc64le"), ("x86_64", ""), ("", ""), ("sun4u", "")]
-)
+@pytest.mark.parametrize("said, foreign", [("ppc64le", "ppc64le"), ("x86_64", ""), ("", "")])
 def test_an_emulated_processor_is_known_by_its_family(monkeypatch, said, foreign):
     monkeypatch.setattr(machine.process, "output", lambda *_: said)
     monkeypatch.setattr(machine.platform, "machine", lambda: "x86_64")

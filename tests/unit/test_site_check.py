@@ -96,7 +96,7 @@ def test_the_error_has_them_all_and_a_way_out() -> None:
     [
         ((), ()),
         (("python",), ("takes python@3.12 from", "make it as docs/sites/perlmutter.md says")),
-        (("python", "cuda"), ("takes cuda@13.2 from", "./hvd rehearse perlmutter-hvd")),
+        (("python", "cuda"), ("takes cuda@13.2 from", "rehearsal -k perlmutter-hvd")),
     ],
 )
 def test_what_a_machine_lacks_is_said_before_spack_does(tmp_path, lacking, words) -> None:

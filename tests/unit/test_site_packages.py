@@ -40,34 +40,24 @@ def test_the_layers_of_an_environment(name) -> None:
     """Site before hardware before what all share; the user's externals before them."""
     includes = environment.load(name).includes
     kinds = [re.sub(r"/(sites|hardware)/(?!common)[\w-]+$", r"/\1/", entry) for entry in includes]
-    assert kinds == [
-        "externals.yaml",
-        ".checkout/environments/sites/",
-        ".checkout/environments/sites/common",
-        ".checkout/environments/hardware/",
-        ".checkout/environments/common",
-    ]
+    names = ("sites/", "sites/common", "hardware/", "common")
+    assert kinds == ["externals.yaml", *(f".checkout/environments/{each}" for each in names)]
     for entry in includes[1:]:
         assert (environment.load(name).directory / entry).is_dir()
 
 
 @pytest.mark.parametrize("name", OF_SITES)
-def test_root_specs_carry_os_and_target_of_the_layers(name) -> None:
-    """Spack takes candidates for both from root specs alone."""
+def test_root_specs_leave_nothing_open(name) -> None:
     chosen = environment.load(name)
-    site_all = packages(site_check.file(chosen.site))["all"]
+    (system,) = required(packages(site_check.file(chosen.site))["all"])
     for text in chosen.specs:
-        assert required(site_all) == [f"os={site_check.architecture(text)['os']}"]
-        assert f"target={site_check.architecture(text)['target']}" in required(
-            hardware(name)["all"]
-        )
+        # Spack takes candidates for both from root specs alone
+        architecture = site_check.architecture(text)
+        assert system == f"os={architecture['os']}"
+        assert f"target={architecture['target']}" in required(hardware(name)["all"])
         # behind a compiler the architecture would be the compiler's
         assert not re.search(r"%.*\b(os|target)=", text)
-
-
-@pytest.mark.parametrize("name", OF_SITES)
-def test_root_specs_leave_no_variant_open(name) -> None:
-    text = next(t for t in environment.load(name).specs if t.startswith(environment.HOROVOD))
+    text = next(t for t in chosen.specs if t.startswith(environment.HOROVOD))
     for variant in ("mpi", "gloo", "cuda", "rocm"):
         assert re.search(rf"[+~]{variant}\b", text), variant
     if "+cuda" in text or "+rocm" in text:
@@ -87,32 +77,28 @@ def test_every_external_is_for_the_sites_system(name) -> None:
             assert not re.search(r"\b(target|platform)=", external["spec"])
             assert "%" not in external["spec"], "say it with dependencies:"
             assert external.get("prefix") or external.get("modules"), package
+    for external in found["gcc"]["externals"]:
+        # Spack loads them to ask a compiler for its libc, and stops where there are none
+        assert "modules" not in external
+        # a machine may lack a Fortran compiler, which nothing of Horovod needs
+        assert {"c", "cxx"} <= set(external["extra_attributes"]["compilers"])
+    # with one colon, compilers that Spack found on the machine would stand beside it
+    assert re.search(r"^  gcc::$", site_check.file(name).read_text(), re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", SITES)
-def test_only_all_and_virtuals_are_required(name) -> None:
-    """A package's own requirement replaces the one for all, architecture included."""
-    for layer in (packages(site_check.file(name)), packages(COMMON)):
-        assert {p for p, e in layer.items() if "require" in e} <= {
-            *("all", "mpi", "c", "cxx", "fortran")
-        }
-
-
-@pytest.mark.parametrize("name", SITES)
-def test_what_a_site_has_is_not_built(name) -> None:
+def test_a_site_and_what_all_sites_share(name) -> None:
     shared, own = packages(COMMON), packages(site_check.file(name))
     # an MPI that Spack does not know would be passed over in silence
     assert shared["mpi"]["buildable"] is False
+    for layer in (own, shared):
+        # a package's own requirement replaces the one for all, architecture included
+        virtuals = {"all", "mpi", "c", "cxx", "fortran"}
+        assert {each for each, entry in layer.items() if "require" in entry} <= virtuals
     for package, entry in own.items():
+        assert not set(entry) & set(shared.get(package, {})), f"{package} is in two layers"
         if "externals" in entry:
             assert {**shared.get(package, {}), **entry}["buildable"] is False, package
-
-
-@pytest.mark.parametrize("name", SITES)
-def test_nothing_stands_in_two_layers(name) -> None:
-    shared, own = packages(COMMON), packages(site_check.file(name))
-    for package, entry in own.items():
-        assert not set(entry) & set(shared.get(package, {})), package
     versions = [e["spec"].split()[0] for p in own.values() for e in p.get("externals", [])]
     # two of one version are told apart by what they belong to
     ids = [e.get("id") for p in own.values() for e in p.get("externals", []) if e.get("id")]
@@ -146,17 +132,6 @@ def test_the_sites_libraries_are_for_its_gpu(name) -> None:
             for variant, values in re.findall(r"\b(\w+_(?:arch|target))=(\S+)", external["spec"]):
                 said = {f"{variant}={value}" for value in values.split(",")}
                 assert said.issuperset(gpu), package
-
-
-@pytest.mark.parametrize("name", SITES)
-def test_compilers_do_not_need_modules(name) -> None:
-    """Spack loads them to ask a compiler for its libc, and stops where there are none."""
-    for external in packages(site_check.file(name))["gcc"]["externals"]:
-        assert "modules" not in external
-        # a machine may lack a Fortran compiler, which nothing of Horovod needs
-        assert {"c", "cxx"} <= set(external["extra_attributes"]["compilers"])
-    # with one colon, compilers that Spack found on the machine would stand beside it
-    assert re.search(r"^  gcc::$", site_check.file(name).read_text(), re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", SITES)

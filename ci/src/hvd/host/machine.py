@@ -61,7 +61,7 @@ def processor() -> str:
 def foreign() -> str:
     """Return the processor family that is emulated for the programs here; empty if none is.
 
-    ``./hvd`` itself runs natively in a root of another processor; see `hvd.host.emulation`.
+    ``./hvd`` itself runs natively in a root of another processor; see `tests/debian_root.py`.
     """
     said = process.output("uname", "-m")
     return said if said in archspec.cpu.TARGETS and said != platform.machine() else ""

@@ -139,7 +139,7 @@ def require_here(environment: Environment, specs: Mapping[str, Dict[str, Any]]) 
     raise HvdError(
         f"{environment.name} takes {name} from {place}, which this machine lacks",
         f"build it on {environment.site}, as {page} says; here, with stand-ins: "
-        f"./hvd rehearse {environment.name}",
+        f"./hvd test tests/rehearsal --require rehearsal -k {environment.name}",
     )
 
 
