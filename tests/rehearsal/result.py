@@ -24,25 +24,17 @@ MADE = "<!-- made by ./hvd test tests/unit/test_rehearse.py --write-results -->\
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """A rehearsal.
-
-    Args:
-        files: digest of the environment's and the site's files.
-        spec: the root spec as it was rehearsed.
-        stand_ins: what the site declares, to what was there in its place.
-        log: digest of the log.
-        built: what Spack built, each as ``name@version``.
-    """
+    """A rehearsal."""
 
     environment: str
     date: str
     pair: str
-    files: str
-    spec: str
-    stand_ins: Dict[str, str]
+    files: str  #: digest of the environment's and the site's
+    spec: str  #: the root spec as it was rehearsed
+    stand_ins: Dict[str, str]  #: what the site declares, and what was there in its place
     steps: List[StepResult]
-    log: str
-    built: List[str] = dataclasses.field(default_factory=list)
+    log: str  #: digest
+    built: List[str] = dataclasses.field(default_factory=list)  #: by Spack, as ``name@version``
 
     @property
     def passed(self) -> bool:

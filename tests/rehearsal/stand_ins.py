@@ -53,9 +53,8 @@ class Lacking(HvdError):
 class StandIn:
     """The software at a prefix in place of what the site has there.
 
-    Args:
-        places: paths of the site to directories of this machine.
-        variables: that its module sets, because it is not where it was built to be.
+    ``places`` are paths of the site and directories of this machine; its module sets
+    ``variables``, because it is not where it was built to be.
     """
 
     declared: str

@@ -57,8 +57,6 @@ import os, horovod.{0} as hvd
 hvd.init()
 print(f"size {{hvd.size()}}, :{{os.environ.get('LOADEDMODULES')}}:")
 """
-
-
 PASSED, FAILED, NOT_SHOWN = "passed", "failed", "not shown"
 
 
@@ -76,30 +74,19 @@ class StepResult:
 
 @dataclasses.dataclass
 class Rehearsal:
-    """The steps of an environment, and what they need in their namespace.
-
-    Args:
-        login: lines of bash that every shell begins with, such as Lmod's.
-        mpi: package of the MPI.
-        python: interpreter to make the frameworks' environment with, which is at ``prefix``.
-        requirements: of the frameworks.
-        brought: programs that the page's modules bring, to the prefixes that they are in.
-        directory: for results and logs.
-        cpu: whether the environment is for GPUs, and is built for CPUs nevertheless.
-        built: what Spack has built, as ``name@version``.
-    """
+    """The steps of an environment, and what they need in their namespace."""
 
     environment: str
-    login: List[str]
-    mpi: str
-    python: str
-    prefix: str
-    requirements: List[str]
-    brought: Dict[str, str]
-    directory: str
+    login: List[str]  #: lines of bash that every shell begins with, such as Lmod's
+    mpi: str  #: package
+    python: str  #: interpreter to make the frameworks' environment with
+    prefix: str  #: of that environment
+    requirements: List[str]  #: of the frameworks
+    brought: Dict[str, str]  #: programs that the page's modules bring, and their prefixes
+    directory: str  #: for results and logs
     pair: str
-    cpu: bool
-    built: List[str] = dataclasses.field(default_factory=list)
+    cpu: bool  #: the environment is for GPUs, and is built for CPUs nevertheless
+    built: List[str] = dataclasses.field(default_factory=list)  #: by Spack, as ``name@version``
 
     @property
     def log(self) -> pathlib.Path:
@@ -136,11 +123,7 @@ class Rehearsal:
         )
 
     def shell(self, *lines: str, timeout: float = 600, **variables: str) -> str:
-        """Run lines of bash as a user who has logged in; return what they print.
-
-        Raises:
-            HvdError: one of them fails.
-        """
+        """Run lines of bash as a user who has logged in; return what they print."""
         text = "\n".join([*self.login, "set -e", *lines])
         keep = ("HOME", "LANG", "USER", "XDG_CACHE_HOME", "CCACHE_DIR", "TERM", "LOGNAME")
         starts = ("HVD_", "PIP_", "SSL_", "http", "no_proxy", "GIT_")
