@@ -62,13 +62,14 @@ def rehearse(name: str) -> Result:
     try:
         found = declared.read(chosen)
         root = foreign_root(chosen, found)
-        if root:
-            return in_root(root, name)
-        spec, command = _prepare(chosen, found, scratch, shown, log)
+        if not root:
+            spec, command = _prepare(chosen, found, scratch, shown, log)
     except (HvdError, debian_root.RootError) as error:
         outcome = NOT_SHOWN if isinstance(error, Lacking) else FAILED
         steps = [StepResult("stand-ins", outcome, 0.0, str(error))]
     else:
+        if root:
+            return in_root(root, name)
         subprocess.run(command, check=False)
         if not steps_file.exists():
             raise HvdError("the rehearsal was interrupted", log=log)
