@@ -67,24 +67,6 @@ def test_a_command_has_a_venv_of_its_own(called, tmp_path):
     assert words[words.index("/etc") - 1 :][:3] == ["--ro-bind", "/etc", "/etc"]
 
 
-def test_a_processor_is_emulated_by_the_qemu_of_its_root(tmp_path, monkeypatch):
-    kernel, qemu = tmp_path / "binfmt", tmp_path / "cache/roots/trixie-qemu/usr/lib/binfmt.d"
-    monkeypatch.setattr(debian_root, "BINFMT", kernel)
-    for each in (kernel, qemu):
-        each.mkdir(parents=True)
-    (kernel / "register").touch()
-    described = ":qemu-ppc64le:M::magic:mask:/usr/libexec/ppc64le:OPF\n"
-    (qemu / "qemu-ppc64le.conf").write_text(described)
-    # here the kernel does not answer
-    with pytest.raises(debian_root.RootError, match="hvd-ppc64le"):
-        debian_root._emulate("ppc64le")
-    said = f":hvd-ppc64le:M::magic:mask:{qemu.parents[2]}/usr/libexec/ppc64le:OPF"
-    assert (kernel / "register").read_text() == said
-    (kernel / "hvd-ppc64le").write_text("disabled\n")
-    with pytest.raises(debian_root.RootError, match="echo 1"):
-        debian_root._emulate("ppc64le")
-
-
 @pytest.mark.parametrize("said, foreign", [("ppc64le", "ppc64le"), ("x86_64", ""), ("", "")])
 def test_an_emulated_processor_is_known_by_its_family(monkeypatch, said, foreign):
     monkeypatch.setattr(machine.process, "output", lambda *_: said)
