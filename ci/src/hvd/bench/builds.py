@@ -12,9 +12,9 @@ from hvd.build import engine_spack
 from hvd.build.engine_pip import PipEngine, PipSolution
 from hvd.build.engine_spack import SpackEngine, SpackSolution
 from hvd.build.pipeline import Options
-from hvd.cache import cache
 from hvd.core import lock, paths, process, stamp
 from hvd.core.run import Run
+from hvd.deliver import cache
 from hvd.model.environment import DEFAULT, HOROVOD, Environment, derive
 from hvd.report import report_stage, text
 

@@ -7,12 +7,12 @@ import pathlib
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from hvd.build import components
-from hvd.cache import cache
-from hvd.cache.cache import Cache
 from hvd.core import paths, stamp
 from hvd.core.errors import HvdError
 from hvd.core.run import Run
 from hvd.core.steps import Step
+from hvd.deliver import cache
+from hvd.deliver.cache import Cache
 from hvd.fetch import clone
 from hvd.host import externals, framework
 from hvd.model import recipe, solution

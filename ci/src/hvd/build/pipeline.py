@@ -10,10 +10,10 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 from hvd.build import components, engine_spack
 from hvd.build.engine_pip import PipEngine, PipSolution
 from hvd.build.engine_spack import SpackEngine, SpackSolution
-from hvd.cache.cache import Cache
 from hvd.core import console, lock, paths, process, stamp
 from hvd.core.errors import HvdError
 from hvd.core.run import Run
+from hvd.deliver.cache import Cache
 from hvd.host import machine
 from hvd.model import built
 from hvd.model.built import Built

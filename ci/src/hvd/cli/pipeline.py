@@ -84,7 +84,7 @@ def lock(
     ),
     check: bool = flag("--check", "Fail if the solution changed; write nothing."),
 ) -> None:
-    """Concretize a site's environment with the default pair and keep the solution: dag.json."""
+    """Concretize a site's environment with the default pair and keep the solution: dag.txt."""
     pair = pinned().pairs[0].name
     options = dataclasses.replace(options, sources=dataclasses.replace(options.sources, pair=pair))
     solve_all.keep(names or environment.of_sites(), options, check)

@@ -7,7 +7,7 @@ nothing of this package.
 import pathlib
 
 _HERE = pathlib.Path(__file__).parent
-#: What a binary cache has of an environment.
+#: What of an environment a binary cache does not have, or not as it was signed.
 CACHE = _HERE / "cache.py"
 #: What an environment runs with, and its packages with licences and sources.
 BUILT = _HERE / "built.py"
@@ -18,20 +18,12 @@ SOURCES = _HERE / "sources.py"
 
 #: All that these programs use below Spack's modules: what to look at when a new Spack comes.
 INTERFACES = (
-    "spack.binary_distribution.BINARY_INDEX.get_all_built_specs",
-    "spack.binary_distribution.BINARY_INDEX.update",
-    "spack.binary_distribution._oci_default_tag",
-    "spack.binary_distribution.download_tarball",
     "spack.config.get",
     "spack.deptypes.TEST",
     "spack.environment.active_environment",
     "spack.error.SpackError",
     "spack.fetch_strategy.for_package_version",
     "spack.mirrors.layout.default_mirror_layout",
-    "spack.oci.image.ImageReference.from_url",
-    "spack.oci.image.is_oci_url",
-    "spack.oci.oci.manifest_content_type",
-    "spack.oci.opener.urlopen",
     "spack.platforms.host",
     "spack.repo.PATH.get_pkg_class",
     "spack.repo.PATH.is_virtual",
@@ -43,8 +35,6 @@ INTERFACES = (
     "spack.store.STORE.layout.metadata_path",
     "spack.traverse.by_dag_hash",
     "spack.traverse.traverse_nodes",
-    "spack.url_buildcache.BuildcacheComponent.SPEC",
-    "spack.url_buildcache.BuildcacheComponent.TARBALL",
     "spack.url_buildcache.get_url_buildcache_class",
     "spack.user_environment.environment_modifications_for_specs",
     "spack.util.environment.AppendFlagsEnv",
