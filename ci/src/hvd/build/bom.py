@@ -22,21 +22,13 @@ from hvd.core.files import write_atomically
 from hvd.fetch import python_index
 from hvd.fetch.mirror import DISTRIBUTION
 
-#: How the name of a patch begins that closes a vulnerability.
-_CVE = re.compile(r"cve-\d{4}-\d{4,}")
-#: Where vulnerabilities are described.
-_NVD = "https://nvd.nist.gov/vuln/detail/"
-
 
 def write(
     environment: str, engine: str, version: str, parts: List[Component], tools: Mapping[str, str]
 ) -> pathlib.Path:
-    """Write the bill of materials of a build, and return its file.
+    """Write the bill of materials of a build of Horovod ``version``, and return its file.
 
     Args:
-        environment: name of the environment.
-        engine: ``spack`` or ``pip``.
-        version: Horovod's.
         parts: all that is in it.
         tools: the commits of what built it, by name.
     """
@@ -57,9 +49,9 @@ def write(
     bom = Bom.from_json(document)
     licences = {refs[part.key]: part.licence for part in parts if part.licence}
     for component in bom.components:
-        licence = licences.get(component.bom_ref.value)
-        if licence:
-            component.licenses = [LicenseFactory().make_from_string(licence)]
+        if component.bom_ref.value in licences:
+            licence = LicenseFactory().make_from_string(licences[component.bom_ref.value])
+            component.licenses = [licence]
     path = file(environment, engine)
     write_atomically(path, f"{JsonV1Dot6(bom).output_as_string(indent=1)}\n".encode())
     return path
@@ -67,16 +59,31 @@ def write(
 
 def _tool(name: str, commit: str) -> Dict[str, Any]:
     purl = PackageURL("generic", name=name.lower().replace(" ", "-"), version=commit)
-    return {
-        "name": name,
-        "version": commit,
-        "type": "application",
-        "bom-ref": f"tool:{name}",
-        "purl": str(purl),
-    }
+    tool = {"name": name, "version": commit, "type": "application", "purl": str(purl)}
+    return {**tool, "bom-ref": f"tool:{name}"}
 
 
 def _component(part: Component, ref: str) -> Dict[str, Any]:
+    # a file that comes with Spack's packages has no address for others
+    url = "" if part.url.startswith("file:") else part.url
+    match = DISTRIBUTION.search(part.url)
+    project = part.distribution or (match["project"] if match else "")
+    if project:
+        purl = PackageURL("pypi", name=project.lower().replace("_", "-"), version=part.version)
+    else:
+        source = {"download_url": url, "checksum": f"sha256:{part.sha256}"}
+        known = source if url and part.sha256 else None
+        purl = PackageURL("generic", name=part.name, version=part.version, qualifiers=known)
+    references: List[Dict[str, Any]] = []
+    if url and part.commit:
+        references.append({"type": "vcs", "url": url, "comment": f"commit {part.commit}"})
+    elif url:
+        references.append({"type": "distribution", "url": url})
+    if part.bom:
+        own = pathlib.Path(part.bom)
+        hashes = _hashes(python_index.digest(own))
+        spdx = {"type": "bom", "url": own.as_uri(), "comment": "by Spack", "hashes": hashes}
+        references.append(spdx)
     properties = {"hvd:external": str(part.external).lower(), "hvd:prefix": part.prefix}
     return {
         "name": part.name,
@@ -86,8 +93,8 @@ def _component(part: Component, ref: str) -> Dict[str, Any]:
         "scope": "required" if part.runs else "excluded",
         # of the source: what was installed depends on the machine
         "hashes": _hashes(part.sha256),
-        "purl": str(_purl(part)),
-        "externalReferences": _references(part),
+        "purl": str(purl),
+        "externalReferences": references,
         "properties": [{"name": name, "value": v} for name, v in properties.items() if v],
         **({"pedigree": {"patches": list(map(_patch, part.patches))}} if part.patches else {}),
     }
@@ -97,41 +104,14 @@ def _hashes(sha256: str) -> List[Dict[str, str]]:
     return [{"alg": "SHA-256", "content": sha256}] if sha256 else []
 
 
-def _purl(part: Component) -> PackageURL:
-    """Return the identifier that vulnerability databases use."""
-    match = DISTRIBUTION.search(part.url)
-    project = part.distribution or (match["project"] if match else "")
-    if project:
-        return PackageURL("pypi", name=project.lower().replace("_", "-"), version=part.version)
-    qualifiers = {"download_url": part.url, "checksum": f"sha256:{part.sha256}"}
-    known = qualifiers if _public(part.url) and part.sha256 else None
-    return PackageURL("generic", name=part.name, version=part.version, qualifiers=known)
-
-
-def _public(url: str) -> bool:
-    """Others can have it: it is not a file that comes with Spack's packages."""
-    return bool(url) and not url.startswith("file:")
-
-
-def _references(part: Component) -> List[Dict[str, Any]]:
-    found: List[Dict[str, Any]] = []
-    if _public(part.url) and part.commit:
-        found.append({"type": "vcs", "url": part.url, "comment": f"commit {part.commit}"})
-    elif _public(part.url):
-        found.append({"type": "distribution", "url": part.url})
-    if part.bom:
-        own = pathlib.Path(part.bom)
-        hashes = _hashes(python_index.digest(own))
-        found.append({"type": "bom", "url": own.as_uri(), "comment": "by Spack", "hashes": hashes})
-    return found
-
-
 def _patch(path: pathlib.Path) -> Dict[str, Any]:
     """One of our patches, with the vulnerability that it closes: its name says which."""
-    match = _CVE.match(path.name)
-    issues = []
-    if match:
-        name = match[0].upper()
-        source = {"name": "NVD", "url": f"{_NVD}{name}"}
-        issues = [{"type": "security", "id": name, "source": source}]
+    issues = [
+        {
+            "type": "security",
+            "id": name.upper(),
+            "source": {"name": "NVD", "url": f"https://nvd.nist.gov/vuln/detail/{name.upper()}"},
+        }
+        for name in re.findall(r"^cve-\d{4}-\d{4,}", path.name)
+    ]
     return {"type": "unofficial", "diff": {"url": paths.shorten(path)}, "resolves": issues}

@@ -5,19 +5,17 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import platform
+import shlex
+import sys
 from typing import Optional
 
 from hvd.build import pipeline
-from hvd.build.engine_spack import SpackEngine
 from hvd.build.pipeline import Options
-from hvd.cache import cache, keyring
-from hvd.cache.cache import Cache
-from hvd.cli.common import SOURCES, EnvironmentArgument, SpecOption, chosen, flag, option, takes
+from hvd.cli.common import SOURCES, EnvironmentArgument, SpecOption, chosen, option, takes
 from hvd.core import console, lock, paths, process
 from hvd.core.run import Run
 from hvd.deliver import bundle as bundles
 from hvd.host import framework
-from hvd.model import built
 
 
 @takes("python", *SOURCES, "verbose")
@@ -25,15 +23,7 @@ def bundle(
     options: Options,
     name: str = EnvironmentArgument,
     to: Optional[pathlib.Path] = option(
-        "--to DIR|FILE.tar|FILE.tar.gz",
-        "Output. \\[default: a directory below .hvd/bundles]",
-        None,
-    ),
-    with_cache: bool = flag("--with-cache", "Add a binary cache of what Spack built for it here."),
-    key: str = option(
-        "--key KEY",
-        "Sign the cache with this key of the keyring; see ./hvd cache key.",
-        envvar="HVD_CACHE_KEY",
+        "--to DIR|FILE.tar", "Output. \\[default: a directory below .hvd/bundles]", None
     ),
     spec: str = SpecOption,
 ) -> None:
@@ -46,56 +36,34 @@ def bundle(
     commit = bundles.commit()
     environment = chosen(name, spec)
     default = paths.state() / "bundles" / f"{environment.name}-{commit[:7]}"
-    destination = (to or default).expanduser()
-    signer = ""
-    if with_cache:
-        signer = cache.fingerprint(Cache(""), key)
-        built.find_current(environment.name, "spack")
-    with bundles.gathering(destination.absolute()) as directory:
+    destination = (to or default).expanduser().absolute()
+    with bundles.gathering(destination) as directory:
         options = dataclasses.replace(options, engine="spack")
-        engine = pipeline.run(environment, options, last="concretize").engine
+        spack = pipeline.run(environment, options, last="concretize").engine.spack
+        requirements = bundles.hashed(paths.REQUIREMENTS, paths.REQUIREMENTS_PLOTS)
+        groups = [(sys.executable, requirements)]
         # the pinned frameworks, unless the user or the site has others
-        pinned = not options.python and not environment.site
-        interpreter = str(framework.place(environment.frameworks)) if pinned else ""
+        if not options.python and not environment.site:
+            python = str(framework.place(environment.frameworks))
+            groups.append((python, bundles.portable(environment.frameworks)))
         process.adopt_orphans()
         run = Run(environment.name, "bundle", options.verbose)
         with lock.exclusive(paths.state() / "lock"), run.stage("bundle"):
-            _gather(run, engine, directory, interpreter, signer)
+            with run.step("repositories") as task:
+                bundles.repositories(spack, directory / "git", task)
+            with run.step("sources") as task:
+                bundles.sources(spack, environment, directory / "sources", task)
+            with run.step("wheels") as task:
+                bundles.wheels(groups, directory / "wheels", task)
             with run.step("checksums") as task:
+                # two ranks may need a compute node of the site
+                words = ["build" if environment.site else "smoke", name]
+                words += ["--pair", spack.pair.name, *(["--spec", spec] if spec else [])]
                 facts = {
-                    "ENVIRONMENT": name,
-                    "SPEC": spec,
-                    "PAIR": engine.spack.pair.name,
+                    "COMMAND": shlex.join(words),
                     "COMMIT": commit,
-                    "MACHINE": platform.machine(),
                     "PYTHON": ".".join(platform.python_version_tuple()[:2]),
-                    "SITE": environment.site,
                 }
-                digest = bundles.seal(directory, facts)
-                task.say(f"{bundles.SUMS}: sha256 {digest}")
-    console.note(f"{paths.shorten(destination)}")
+                task.say(f"{bundles.SUMS}: sha256 {bundles.seal(directory, facts)}")
+    console.note(paths.shorten(destination))
     console.note("on the other machine: ./install.sh --prefix DIR")
-
-
-def _gather(
-    run: Run, engine: SpackEngine, directory: pathlib.Path, python: str, signer: str
-) -> None:
-    """Fill ``directory``.
-
-    Args:
-        python: interpreter with the pinned frameworks; empty to leave them out.
-        signer: fingerprint of the key for a binary cache; empty for no cache.
-    """
-    environment = engine.environment
-    with run.step("repositories") as task:
-        bundles.repositories(engine.spack, directory / "git", task)
-    with run.step("sources") as task:
-        bundles.sources(engine.spack, environment, directory / "sources", task)
-    with run.step("wheels") as task:
-        bundles.wheels(environment, python, directory / "wheels", task)
-    if signer:
-        with run.step("binary cache") as task:
-            target = Cache((directory / "cache").as_uri())
-            cache.push(engine.spack, environment, target, signer, task)
-            keyring.export(signer, directory / "cache" / "key.asc")
-            task.say(f"signed with {signer}")

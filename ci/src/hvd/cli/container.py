@@ -13,7 +13,7 @@ from hvd.cli.common import option
 from hvd.core import console
 from hvd.core.files import write_atomically
 from hvd.core.paths import shorten
-from hvd.deliver.container import plan
+from hvd.deliver import container as images
 from hvd.model import environment
 
 
@@ -46,13 +46,10 @@ def container(
 
     ./hvd container local-hvd -o Containerfile && podman build -f Containerfile -t horovod .
     """
-    # HPCCM takes long to import, for this command alone
-    from hvd.deliver.container import recipe
-
-    chosen = environment.load(name)
-    if spec:
-        chosen = environment.derive(chosen, spec)
-    text = recipe.render(plan.make(chosen, mpi, target), format.value)
+    base = environment.load(name)
+    text = images.render(
+        environment.derive(base, spec) if spec else base, format.value, mpi, target
+    )
     if output is None:
         sys.stdout.write(text)
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pathlib
-import platform
 import sys
 from typing import Optional
 
@@ -66,14 +65,12 @@ def _pack(options: Options, destination: pathlib.Path) -> None:
                 bundles.horovod(version, directory / "sources")
                 task.say(f"Horovod {version}")
             with run.step("wheels") as task:
-                bundles.collect(groups, f"wheels-{check.NAME}", directory / "wheels", task)
+                bundles.wheels(groups, directory / "wheels", task)
             with run.step("checksums") as task:
                 facts = {
-                    "COMMAND": check.NAME,
+                    "COMMAND": f"{check.NAME} --report ../{check.NAME}.json",
                     "COMMIT": commit,
-                    "MACHINE": platform.machine(),
                     "PYTHON": ".".join(framework.version(python).split(".")[:2]),
-                    "SITE": "",
                 }
                 task.say(f"{bundles.SUMS}: sha256 {bundles.seal(directory, facts)}")
     console.note(paths.shorten(destination))

@@ -9,15 +9,15 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import platform
 import shlex
 import shutil
-import subprocess
 import sys
 import tarfile
 import tempfile
 from typing import Iterable, Iterator, List, Mapping, Sequence, Tuple
 
-from hvd.core import paths, process, stamp
+from hvd.core import paths, process
 from hvd.core.errors import HvdError
 from hvd.core.files import write_atomically
 from hvd.core.steps import Step
@@ -30,11 +30,7 @@ from hvd.solve.spack import Spack
 
 #: The checksums of all other files, for sha256sum(1).
 SUMS = "SHA256SUMS"
-#: Facts about the bundle, as shell variables for install.sh.
-FACTS = "bundle.env"
 INSTALLER = pathlib.Path(__file__).with_name("install.sh")
-#: Modes of tarfile by the end of an archive's name.
-_MODES = {".tar": "w", ".tar.gz": "w:gz", ".tgz": "w:gz"}
 #: The default build backend of a source distribution, PEP 517.
 _BUILD_TOOLS = ("setuptools", "wheel")
 #: Seconds for pip; PyTorch with CUDA is gigabytes.
@@ -42,24 +38,14 @@ _TIMEOUT = 3600
 
 
 def commit() -> str:
-    """The commit of this repository.
-
-    Raises:
-        HvdError: this is no git checkout, or files differ from the commit.
-    """
+    """The commit of this repository; refused if files differ from it."""
     found = clone.commit(paths.ROOT)
     if not found:
-        raise HvdError(
-            f"{paths.ROOT} is no git checkout, and a bundle has this repository at a commit",
-            "bundle from a clone",
-        )
-    changed = subprocess.run(
-        ["git", "-C", str(paths.ROOT), "status", "--porcelain"], capture_output=True, text=True
-    ).stdout.splitlines()
+        raise HvdError(f"{paths.ROOT} is not a git checkout", "run this in a clone")
+    changed = clone.git("status", "--porcelain").stdout.splitlines()
     if changed:
-        files = [line[3:] for line in changed[:3]] + ["..."] * (len(changed) > 3)
         raise HvdError(
-            f"files differ from commit {found[:12]}: {', '.join(files)}",
+            f"uncommitted changes: {', '.join(line[3:] for line in changed[:3])}",
             "commit them, or put them aside: git stash --include-untracked",
         )
     return found
@@ -69,58 +55,46 @@ def commit() -> str:
 def gathering(destination: pathlib.Path) -> Iterator[pathlib.Path]:
     """A directory for the content of a bundle, which is at ``destination`` when the block ends.
 
-    Raises:
-        HvdError: ``destination`` exists, or cannot be written.
+    The bundle is an archive if ``destination`` ends in ``.tar``.
     """
     if destination.exists():
-        raise HvdError(f"{destination} is there already", "remove it, or name another")
+        raise HvdError(f"{destination} exists", "remove it, or name another")
     name = destination.name
-    end = next((end for end in _MODES if name.endswith(end)), "")
     try:
         destination.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=destination.parent) as scratch:
-            made = pathlib.Path(scratch, name[: len(name) - len(end)])
+            made = pathlib.Path(scratch, name.removesuffix(".tar"))
             made.mkdir()
             yield made
-            if end:
-                directory, made = made, pathlib.Path(scratch, name)
-                # most of it is wheels, which are compressed already
-                options = {"compresslevel": 1} if end != ".tar" else {}
-                with tarfile.open(made, _MODES[end], **options) as archive:
-                    archive.add(directory, directory.name)
-            os.rename(made, destination)
+            if made.name != name:
+                with tarfile.open(pathlib.Path(scratch, name), "w") as archive:
+                    archive.add(made, made.name)
+            os.rename(pathlib.Path(scratch, name), destination)
     except OSError as error:
         raise HvdError(
-            f"cannot write {destination}: {error.strerror or error}",
-            "check the space left on its disk, or name another place with --to",
+            f"cannot write {destination}: {error.strerror or error}", "choose another with --to"
         ) from error
 
 
 def repositories(spack: Spack, directory: pathlib.Path, task: Step) -> None:
-    """Clone this repository, Spack and its packages into ``directory``, without their history.
-
-    Raises:
-        HvdError: a Spack that the user named is not at the pinned commit.
-    """
+    """Clone this repository, Spack and its packages into ``directory``, without their history."""
     places = {
         "spack": (spack.root, spack.pair.spack),
         "packages": (spack.packages, spack.pair.packages),
     }
+    repository(paths.ROOT, directory / "hvd.git", task)
     for name, (place, pin) in places.items():
         if clone.commit(place) != pin.commit:
             raise HvdError(
-                f"{place} is not at commit {pin.commit[:12]} ({pin.version}), which a bundle has",
+                f"{place} is not at commit {pin.commit[:12]} ({pin.version})",
                 f"leave --{name} out, or check that commit out",
             )
-    repository(paths.ROOT, directory / "hvd.git", task)
-    for name, (place, _) in places.items():
         repository(place, directory / f"{name}.git", task)
     task.say(", ".join(["hvd", *places]))
 
 
 def repository(place: pathlib.Path, bare: pathlib.Path, task: Step) -> None:
     """Clone the repository at ``place`` into ``bare``, without its history."""
-    task.say(bare.stem)
     # file://, as git clones a path with its whole history; no template: no sample hooks
     command = ["git", "clone", "--quiet", "--bare", "--depth=1", "--no-tags", "--template="]
     process.run([*command, place.as_uri(), bare], log=task.log, timeout=clone.TIMEOUT)
@@ -140,8 +114,7 @@ def sources(spack: Spack, environment: Environment, directory: pathlib.Path, tas
         if not each.url.startswith("file:"):
             _copy(spack.mirror / each.path, directory / each.path)
     if not environment.site:
-        (version,) = {each.version for each in wanted if each.name == HOROVOD}
-        horovod(version, directory)
+        horovod(next(each.version for each in wanted if each.name == HOROVOD), directory)
     task.say(f"{len(wanted)} sources")
 
 
@@ -151,19 +124,9 @@ def horovod(version: str, directory: pathlib.Path) -> None:
     _copy(sdist, directory / "pip" / sdist.name)
 
 
-def wheels(environment: Environment, python: str, directory: pathlib.Path, task: Step) -> None:
-    """Put the wheels of ./hvd and of the pinned frameworks into ``directory``.
-
-    Args:
-        python: interpreter with the pinned frameworks; empty to leave them out.
-
-    Raises:
-        HvdError: one is not available, or pip cannot install from them alone.
-    """
-    groups = [(sys.executable, hashed(paths.REQUIREMENTS, paths.REQUIREMENTS_PLOTS))]
-    if python:
-        groups.append((python, portable(environment.frameworks)))
-    collect(groups, "wheels", directory, task)
+def _copy(path: pathlib.Path, destination: pathlib.Path) -> None:
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(path, destination)
 
 
 def hashed(*files: pathlib.Path) -> List[str]:
@@ -180,76 +143,62 @@ def portable(frameworks: Iterable[str]) -> List[str]:
     return list(dict.fromkeys([*wanted, pinned().framework.cmake]))
 
 
-def collect(
-    groups: Sequence[Tuple[str, Sequence[str]]], name: str, directory: pathlib.Path, task: Step
+def wheels(
+    groups: Sequence[Tuple[str, Sequence[str]]], directory: pathlib.Path, task: Step
 ) -> None:
-    """Put wheels into ``directory``.
+    """Download wheels into ``directory``, and check that pip can install from it alone.
 
     Args:
         groups: interpreters, and pip's arguments for what each needs.
-        name: of the directory that keeps them here, for the next bundle.
-
-    Raises:
-        HvdError: one is not available, or pip cannot install from them alone.
     """
-    store = paths.state() / "bundles" / name
-    files = (paths.REQUIREMENTS, paths.REQUIREMENTS_PLOTS)
-    digest = stamp.of(*files, [list(map(str, each)) for each in groups], sys.version)
-    if not stamp.matches(store / "stamp", digest):
-        stamp.clear(store)
-        store.mkdir(parents=True)
-        download = ("download", "--progress-bar=off", f"--dest={store}")
-        for interpreter, requirements in groups:
-            _pip(interpreter, [*download, *requirements], task)
-        if any(path.suffix != ".whl" for path in store.iterdir()):
-            _pip(sys.executable, [*download, *_BUILD_TOOLS], task)
-        for interpreter, requirements in groups:
-            # plan the installation as on the other machine, from the store alone
-            options = ["install", "--dry-run", "--ignore-installed"]
-            _pip(interpreter, [*options, *requirements], task, **offline(store))
-        stamp.put(store / "stamp", digest)
-    files = sorted(path for path in store.iterdir() if path.name != "stamp")
-    for path in files:
-        _copy(path, directory / path.name)
+
+    def pip(python: str, *words: object, **settings: str) -> None:
+        variables = {**process.clean_environment(), **settings}
+        process.run([python, "-m", "pip", *words], log=task.log, env=variables, timeout=_TIMEOUT)
+
+    download = ("download", "--progress-bar=off", "--dest", directory)
+    for interpreter, requirements in groups:
+        pip(interpreter, *download, *requirements)
+    if any(path.suffix != ".whl" for path in directory.iterdir()):
+        pip(sys.executable, *download, *_BUILD_TOOLS)
+    # as in install.sh
+    offline = {
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(directory),
+    }
+    for interpreter, requirements in groups:
+        pip(interpreter, "install", "--dry-run", "--ignore-installed", *requirements, **offline)
+    files = list(directory.iterdir())
     size = sum(path.stat().st_size for path in files)
     task.say(f"{len(files)} wheels, {size / 2**20:.0f} MiB")
 
 
-def offline(store: pathlib.Path) -> Mapping[str, str]:
-    """The settings that keep pip to the directory ``store``; as in ``install.sh``."""
-    return {
-        "PIP_CONFIG_FILE": os.devnull,
-        "PIP_NO_INDEX": "1",
-        "PIP_FIND_LINKS": str(store),
-        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-    }
-
-
 def seal(directory: pathlib.Path, facts: Mapping[str, str]) -> str:
-    """Add ``install.sh``, the facts that it needs, and the checksums of all files.
+    """Add ``install.sh``, its facts, and the checksums of all files.
+
+    Args:
+        facts: shell variables: PYTHON, ``major.minor``; COMMAND, the words of ./hvd that end an
+            installation; others are for people.
 
     Returns:
         The checksum of the checksums, for people to compare.
     """
+    facts = {**facts, "MACHINE": platform.machine()}
     text = "".join(f"{name}={shlex.quote(value)}\n" for name, value in facts.items())
-    write_atomically(directory / FACTS, text.encode())
-    shutil.copyfile(INSTALLER, directory / INSTALLER.name).chmod(0o755)
+    write_atomically(directory / "bundle.env", text.encode())
+    shutil.copyfile(INSTALLER, directory / INSTALLER.name)
+    (directory / INSTALLER.name).chmod(0o755)
     return python_index.digest(write_sums(directory))
 
 
 def write_sums(directory: pathlib.Path) -> pathlib.Path:
     """Write the checksums of all files below ``directory``, and return their file."""
-    files = sorted(path for path in directory.rglob("*") if path.is_file())
-    lines = [f"{python_index.digest(path)}  {path.relative_to(directory)}\n" for path in files]
+    files = {str(path.relative_to(directory)): path for path in directory.rglob("*")}
+    lines = [
+        f"{python_index.digest(path)}  {name}\n"
+        for name, path in sorted(files.items())
+        if path.is_file() and name != SUMS
+    ]
     write_atomically(directory / SUMS, "".join(lines).encode())
     return directory / SUMS
-
-
-def _pip(python: str, words: Sequence[str], task: Step, **settings: str) -> None:
-    variables = {**process.clean_environment(), **settings}
-    process.run([python, "-m", "pip", *words], log=task.log, env=variables, timeout=_TIMEOUT)
-
-
-def _copy(path: pathlib.Path, destination: pathlib.Path) -> None:
-    destination.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(path, destination)

@@ -47,9 +47,6 @@ def fill(
     Args:
         addresses: git addresses by project, for sources that are no Python distribution.
         on_source: called before each download.
-
-    Raises:
-        HvdError: one cannot be fetched; names package and version.
     """
     fetched = 0
     for source in sources:
@@ -57,41 +54,26 @@ def fill(
         if source.url.startswith("file:") or destination.is_file():
             continue
         on_source(source)
-        try:
-            _fetch(source, destination, addresses, log)
-        except HvdError as error:
+        package = f"{source.name}@{source.version}"
+        if not source.sha256:
             raise HvdError(
-                f"{source.name}@{source.version}: {error.message}", error.remedy, error.log
-            ) from error
+                f"{package}: no sha256 for {source.url or 'its source'} in the recipe",
+                "use a version that has one, or declare the package as an external",
+            )
+        path = urllib.parse.urlparse(source.url).path
+        distribution, release = DISTRIBUTION.search(path), _RELEASE.search(path)
+        if distribution:
+            project, file = distribution.group("project", "file")
+            python_index.fetch(project, file, source.sha256, destination)
+        elif not _download(source, destination):
+            address = addresses.get(release["name"]) if release else None
+            if not address or not _archive(source, release, address, destination, log):
+                raise HvdError(
+                    f"{package}: cannot download {source.url} with the checksum of the recipe",
+                    f"put the file at {destination}, or declare {source.name} as an external",
+                )
         fetched += 1
     return fetched
-
-
-def _fetch(
-    source: Source, destination: pathlib.Path, addresses: Mapping[str, str], log: pathlib.Path
-) -> None:
-    if not source.sha256:
-        raise HvdError(
-            f"the recipe gives no sha256 for {source.url or 'its source'}",
-            "use a version that has one, or declare the package as an external",
-        )
-    path = urllib.parse.urlparse(source.url).path
-    distribution = DISTRIBUTION.search(path)
-    if distribution:
-        python_index.fetch(
-            distribution["project"], distribution["file"], source.sha256, destination
-        )
-        return
-    if _download(source, destination):
-        return
-    release = _RELEASE.search(path)
-    if release and release["name"] in addresses:
-        _archive(source, release, addresses[release["name"]], destination, log)
-        return
-    raise HvdError(
-        f"{source.url} cannot be reached, and it is not a Python distribution",
-        f"put the file at {destination}, or declare {source.name} as an external",
-    )
 
 
 def _download(source: Source, destination: pathlib.Path) -> bool:
@@ -110,21 +92,16 @@ def _download(source: Source, destination: pathlib.Path) -> bool:
 
 def _archive(
     source: Source, release: re.Match, address: str, destination: pathlib.Path, log: pathlib.Path
-) -> None:
-    """Make a release's tarball from its tag; the recipe's sha256 says whether it is the one."""
+) -> bool:
+    """Make a release's tarball from its tag; False where it is not the released one."""
     with python_index.scratch(destination) as directory:
-        checkout = directory / "checkout"
+        checkout, packed = directory / "checkout", directory / "source.tar.gz"
         tag = f"refs/tags/{release['tag']}"
         clone.ensure(address, Pin(release["tag"], tag), checkout, log)
-        packed = directory / "source.tar.gz"
         # gzip itself and not git's or Python's zlib: the bytes of the release count
         process.run(
             ["git", "-C", checkout, "-c", "tar.tar.gz.command=gzip -cn", "archive"]
             + ["--format=tar.gz", "-o", packed, f"--prefix={release['stem']}/", "HEAD"],
             log=log,
         )
-        if not python_index.place(packed, source.sha256, destination):
-            raise HvdError(
-                f"the archive of {release['tag']} at {address} is not the released file",
-                f"put the released file at {destination}",
-            )
+        return python_index.place(packed, source.sha256, destination)
