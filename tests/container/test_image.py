@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from hvd.core import paths
-from hvd.deliver.container import plan, recipe
+from hvd.deliver import container
 from hvd.model import environment
 from tests import needs
 from tests.container import engine
@@ -21,10 +21,10 @@ pytestmark = [
 @pytest.fixture(scope="module", params=["openmpi", "mpich"])
 def image(request, tmp_path_factory):
     """The last stage, when every step has been carried out."""
-    chosen = plan.make(environment.load("local-hvd"), mpi=request.param)
+    text = container.render(environment.load("local-hvd"), "containerfile", mpi=request.param)
     scratch = tmp_path_factory.mktemp(request.param)
     try:
-        yield engine.carry_out(recipe.render(chosen, "containerfile"), paths.ROOT, scratch)
+        yield engine.carry_out(text, paths.ROOT, scratch)
     finally:
         shutil.rmtree(scratch)  # gigabytes
 

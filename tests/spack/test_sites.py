@@ -43,11 +43,6 @@ def test_spack_says_no_warning_of_a_site(solved):
     assert not warnings(solved.state)
 
 
-def test_the_report_has_the_time_of_each(solved, pair):
-    text = (solved.state / "reports" / f"all-{pair}" / "report.md").read_text()
-    assert all(f"| {name} |" in text for name in SITES)
-
-
 def test_a_site_installs(solved):
     """Without building anything; the user's words select the environment's own solution."""
     output = solved.shell(

@@ -13,7 +13,7 @@ from hvd.build.components import Component
 from hvd.core import paths
 from hvd.model import recipe, specs
 from hvd.report import RunReport, markdown
-from tests.unit.test_diff import LOCK, spec
+from tests.unit.test_kept import LOCK, spec
 
 TORCH = {
     "python": {"version": "3.11.7", "prefix": "/sw/python"},

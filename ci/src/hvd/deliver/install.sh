@@ -24,8 +24,8 @@ fail() {
 check() {
     echo "checking every file"
     # also finds what was added or removed
-    (cd "$bundle" && find . ! -type d ! -name SHA256SUMS | cut -c3- | LC_ALL=C sort |
-        xargs sha256sum) | diff "$bundle/SHA256SUMS" - >&2 ||
+    (cd "$bundle" && find . ! -type d ! -path ./SHA256SUMS -exec sha256sum {} + 2>&1) |
+        sed 's|  \./|  |' | LC_ALL=C sort -k 2 | diff "$bundle/SHA256SUMS" - >&2 ||
         fail "this bundle is not what was packed; nothing was installed" "copy it here again"
 }
 
