@@ -12,7 +12,6 @@ from hvd.build import bom, components
 from hvd.build.components import Component
 from hvd.core import paths
 from hvd.model import recipe, specs
-from hvd.report import RunReport, markdown
 from tests.unit.test_kept import LOCK, spec
 
 TORCH = {
@@ -117,17 +116,3 @@ def test_twins_are_two_components():
     facts = [{"hash": key, "licence": "", "prefix": "", "runs": True, "bom": ""} for key in lock]
     document, _ = write(components.of_solution(lock, facts))
     assert len(document["components"]) == 2
-
-
-def test_the_report_names_commits_and_the_bill():
-    directory = paths.state() / "reports" / "local-hvd-spack"
-    report = RunReport(
-        "local-hvd",
-        "spack",
-        "2026-01-31T08:15:00Z",
-        commits={"Spack": "1" * 40, "hvd": "2" * 40 + "+"},
-        bom=str(components.file("local-hvd", "spack")),
-    )
-    text = markdown.render(report, directory)
-    assert f"| hvd | `{'2' * 40}+` |" in text
-    assert "[../../built/local-hvd-spack.cdx.json](../../built/local-hvd-spack.cdx.json)" in text

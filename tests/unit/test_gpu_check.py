@@ -163,14 +163,14 @@ def test_bandwidth_is_that_of_nccl_tests(checked):
 def test_a_kit_has_no_plots_and_no_frameworks(monkeypatch, hvd, tmp_path):
     packed = {}
 
-    def collect(groups, name, directory, task):
+    def wheels(groups, directory, task):
         packed.update(groups=groups)
         raise HvdError("enough")
 
     monkeypatch.setattr(bundles, "commit", lambda: "1" * 40)
     monkeypatch.setattr(bundles, "repository", lambda *arguments: None)
     monkeypatch.setattr(bundles, "horovod", lambda version, directory: None)
-    monkeypatch.setattr(bundles, "collect", collect)
+    monkeypatch.setattr(bundles, "wheels", wheels)
     done = hvd("gpu-check", "--pack", tmp_path / "kit.tar", "--python", "/opt/python3.12")
     assert done.status == EXIT_STATUS["bundle"] and not list(tmp_path.glob("kit*"))
     (own, hashed), (python, needed) = packed["groups"]

@@ -45,7 +45,8 @@ def commit() -> str:
     changed = clone.git("status", "--porcelain").stdout.splitlines()
     if changed:
         raise HvdError(
-            f"uncommitted changes: {', '.join(line[3:] for line in changed[:3])}",
+            f"files differ from commit {found[:12]}: "
+            + ", ".join(line[3:] for line in changed[:3]),
             "commit them, or put them aside: git stash --include-untracked",
         )
     return found

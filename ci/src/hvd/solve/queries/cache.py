@@ -20,7 +20,7 @@ Entry = get_url_buildcache_class(3)
 
 
 def fault(spec):
-    """What is wrong with ``spec`` in the cache; empty for nothing."""
+    """Return why ``spec`` cannot be installed from the cache; empty if it can."""
     entry = Entry(URL, spec, allow_unsigned=SIGNATURES == "unsigned")
     try:
         found = spack.spec.Spec.from_dict(entry.fetch_metadata())
