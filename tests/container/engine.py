@@ -21,6 +21,7 @@ import pytest
 from dockerfile_parse import DockerfileParser
 
 from hvd.core import paths
+from hvd.core.files import kept
 from tests import debian
 from tests.checkout import run
 
@@ -28,6 +29,8 @@ RELEASE = "bookworm"
 #: Where the host's certificates are in a root, besides its own.
 _CERTIFICATES = "/etc/certificates-of-the-host.pem"
 _CLEAN = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
+#: How packages are reached from here: an engine would hand on proxies and mount pip.conf.
+_HOST = re.compile(r"PIP_\w+|\w+_proxy|(REQUESTS_CA|CURL_CA)_BUNDLE|SSL_CERT_FILE", re.I)
 #: What a step does in its namespaces before it is handed over to; $1 is the root.
 _ENTER = """
 set -e
@@ -52,26 +55,21 @@ class Stage:
 
     def run(self, command: str, **more: str) -> str:
         """A RUN: the output of ``command`` for a shell in the root."""
+        host = {name: value for name, value in os.environ.items() if _HOST.fullmatch(name)}
+        for name, value in host.items():
+            if os.path.isfile(value) and value.endswith((".crt", ".pem")):
+                host[name] = _CERTIFICATES
         words = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", _ENTER, "sh"]
         words += [str(self.root), "chroot", f"--userspec={self.user}:{self.user}", str(self.root)]
-        environment = {**self.variables, **_host(), **more}
-        return run([*words, "/bin/sh", "-c", command], env=environment)
+        return run([*words, "/bin/sh", "-c", command], env={**self.variables, **host, **more})
 
 
 def carry_out(containerfile: str, context: pathlib.Path, scratch: pathlib.Path) -> Stage:
-    """Carry out every instruction.
-
-    Returns:
-        The last stage.
-
-    Raises:
-        AssertionError: a RUN failed.
-    """
+    """Carry out every instruction, and return the last stage."""
     base = base_root(scratch)
     text = io.BytesIO(containerfile.encode())
-    parsed = DockerfileParser(fileobj=text, env_replace=False).structure
     stages: Dict[str, Stage] = {}
-    for step in parsed:
+    for step in DockerfileParser(fileobj=text, env_replace=False).structure:
         kind, value = step["instruction"], step["value"]
         if kind == "FROM":
             image, _, name = value.partition(" AS ")
@@ -83,7 +81,7 @@ def carry_out(containerfile: str, context: pathlib.Path, scratch: pathlib.Path) 
         elif kind == "ENV":
             for word in shlex.split(value):
                 key, _, text = word.partition("=")
-                stage.variables[key] = _expanded(text, stage.variables)
+                stage.variables[key] = text.replace("$PATH", stage.variables["PATH"])
         elif kind == "COPY":
             *options, origin, target = value.split()
             sources = [stages[option.split("=", 1)[1]].root for option in options] or [context]
@@ -97,54 +95,29 @@ def carry_out(containerfile: str, context: pathlib.Path, scratch: pathlib.Path) 
     return stage
 
 
-def _expanded(text: str, variables: Dict[str, str]) -> str:
-    return re.sub(r"\$(\w+)", lambda match: variables.get(match[1], ""), text)
-
-
-def _host() -> Dict[str, str]:
-    """How packages are reached from here: an engine would hand on proxies and mount pip.conf."""
-    wanted = re.compile(r"PIP_\w+|\w+_proxy|(REQUESTS_CA|CURL_CA)_BUNDLE|SSL_CERT_FILE", re.I)
-    found = {name: value for name, value in os.environ.items() if wanted.fullmatch(name)}
-    for name, value in found.items():
-        if os.path.isfile(value) and value.endswith((".crt", ".pem")):
-            found[name] = _CERTIFICATES
-    return found
-
-
 def base_root(scratch: pathlib.Path) -> pathlib.Path:
     """A minimal Debian, from the cache or by debootstrap; skips where no mirror is reached."""
-    cached = paths.cache() / "container" / f"{RELEASE}.tar"
+    cached = kept(paths.cache() / "container" / RELEASE, _bootstrap)
     root = scratch / "base"
-    if not cached.is_file():
-        _bootstrap(scratch / "bootstrap")
-        cached.parent.mkdir(parents=True, exist_ok=True)
-        partial = cached.with_suffix(f".{os.getpid()}")
-        run(["tar", "-C", scratch / "bootstrap", "-cf", partial, "."])
-        os.replace(partial, cached)
-        shutil.rmtree(scratch / "bootstrap")
     root.mkdir()
-    run(["tar", "-C", root, "-xf", cached])
+    run(["tar", "-C", root, "-xf", cached / "root.tar"])
     for name in ("resolv.conf", "hosts"):  # what engines provide; no root has it of itself
         shutil.copy(f"/etc/{name}", root / "etc" / name)
-    certificates = pathlib.Path(
-        os.environ.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt")
-    )
-    if certificates.is_file():
+    certificates = os.environ.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt")
+    if os.path.isfile(certificates):
         shutil.copy(certificates, root / _CERTIFICATES.lstrip("/"))
-    for directory in os.environ.get("PIP_FIND_LINKS", "").split():
-        if os.path.isdir(directory):
-            shutil.copytree(directory, root / directory.lstrip("/"), dirs_exist_ok=True)
+    for directory in filter(os.path.isdir, os.environ.get("PIP_FIND_LINKS", "").split()):
+        shutil.copytree(directory, root / directory.lstrip("/"), dirs_exist_ok=True)
     return root
 
 
-def _bootstrap(root: pathlib.Path) -> None:
+def _bootstrap(place: pathlib.Path) -> None:
     tools = debian.unpacked("debootstrap")
     program = tools / "usr" / "sbin" / "debootstrap"
-    done = subprocess.run(
-        [program, "--variant=minbase", RELEASE, root],
-        env={**os.environ, "DEBOOTSTRAP_DIR": str(tools / "usr" / "share" / "debootstrap")},
-        capture_output=True,
-        text=True,
-    )
+    variables = {**os.environ, "DEBOOTSTRAP_DIR": str(tools / "usr" / "share" / "debootstrap")}
+    command = [program, "--variant=minbase", RELEASE, place / "root"]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True)
     if done.returncode:
         pytest.skip(f"debootstrap: {done.stdout[-300:]}{done.stderr[-300:]}")
+    run(["tar", "-C", place / "root", "-cf", place / "root.tar", "."])
+    shutil.rmtree(place / "root")

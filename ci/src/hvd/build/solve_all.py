@@ -21,25 +21,27 @@ from hvd.model.environment import Environment
 from hvd.solve import kept
 from hvd.solve.spack import Spack
 
-#: What stands in for the name of one environment.
-NAME = "all"
-#: An engine, and what its setup found.
-_Task = Tuple[SpackEngine, Mapping[str, Any]]
-#: The step to show, and the solution or the error.
-_Result = Tuple[Step, Optional[SpackSolution], Optional[HvdError]]
-
 
 def run(names: List[str], options: Options) -> List[SpackSolution]:
     """Concretize the environments ``names``; return a solution for each, in that order."""
     subjects = [environment.load(name) for name in names]
-    current = Run(NAME, "spack", options.verbose)
+    current = Run("all", "spack", options.verbose)
     with lock.exclusive(paths.state() / "lock"):
         with current.stage("setup"):
             with current.step("Spack and its packages") as task:
                 spack = engine_spack.locate(options.sources, task)
             tasks = set_up(subjects, spack, options, current)
         with current.stage("concretize"):
-            results = solve_each(tasks)
+            # each in a process of its own, which ends what it starts and nothing else
+            context = multiprocessing.get_context("spawn")
+            with concurrent.futures.ProcessPoolExecutor(machine.cores(), context) as pool:
+                futures = [pool.submit(_solve, *task) for task in tasks]
+                for future in concurrent.futures.as_completed(futures):
+                    step, _, error = future.result()
+                    console.verdict(step)
+                    if error:
+                        console.error(error)
+            results = [future.result() for future in futures]
             failed = [step.name for step, _, error in results if error]
             if failed:
                 raise HvdError(f"{len(failed)} of {len(names)} failed: {', '.join(failed)}")
@@ -48,7 +50,7 @@ def run(names: List[str], options: Options) -> List[SpackSolution]:
 
 def set_up(
     subjects: List[Environment], spack: Spack, options: Options, current: Run
-) -> List[_Task]:
+) -> List[Tuple[SpackEngine, Mapping[str, Any]]]:
     """An engine for each environment, set up, and what it found."""
     common = {"python": options.python, "jobs": options.jobs, "fresh": options.fresh}
     engines = [SpackEngine(subject, spack, **common) for subject in subjects]
@@ -58,20 +60,10 @@ def set_up(
     return [(engine, found.get(engine.environment.name, {})) for engine in engines]
 
 
-def solve_each(tasks: List[_Task]) -> List[_Result]:
-    """Solve each in a process of its own, show the errors, and return the results in order."""
-    context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(machine.cores(), context) as pool:
-        futures = [pool.submit(_solve, *task) for task in tasks]
-        for future in concurrent.futures.as_completed(futures):
-            step, _, error = future.result()
-            console.verdict(step)
-            if error:
-                console.error(error)
-    return [future.result() for future in futures]
-
-
-def _solve(engine: SpackEngine, found: Mapping[str, Any]) -> _Result:
+def _solve(
+    engine: SpackEngine, found: Mapping[str, Any]
+) -> Tuple[Step, Optional[SpackSolution], Optional[HvdError]]:
+    """Solve without output; return the step to show, and the solution or the error."""
     console.out.quiet = console.err.quiet = True
     current = Run(engine.environment.name, engine.name)
     solution, error = None, None

@@ -190,16 +190,11 @@ def seal(directory: pathlib.Path, facts: Mapping[str, str]) -> str:
     write_atomically(directory / "bundle.env", text.encode())
     shutil.copyfile(INSTALLER, directory / INSTALLER.name)
     (directory / INSTALLER.name).chmod(0o755)
-    return python_index.digest(write_sums(directory))
-
-
-def write_sums(directory: pathlib.Path) -> pathlib.Path:
-    """Write the checksums of all files below ``directory``, and return their file."""
     files = {str(path.relative_to(directory)): path for path in directory.rglob("*")}
     lines = [
         f"{python_index.digest(path)}  {name}\n"
         for name, path in sorted(files.items())
-        if path.is_file() and name != SUMS
+        if path.is_file()
     ]
     write_atomically(directory / SUMS, "".join(lines).encode())
-    return directory / SUMS
+    return python_index.digest(directory / SUMS)

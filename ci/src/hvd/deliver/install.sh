@@ -21,26 +21,6 @@ fail() {
     exit 2
 }
 
-check() {
-    echo "checking every file"
-    # also finds what was added or removed
-    (cd "$bundle" && find . ! -type d ! -path ./SHA256SUMS -exec sha256sum {} + 2>&1) |
-        sed 's|  \./|  |' | LC_ALL=C sort -k 2 | diff "$bundle/SHA256SUMS" - >&2 ||
-        fail "this bundle is not what was packed; nothing was installed" "copy it here again"
-}
-
-# a Python of the version that the wheels are for
-find_python() {
-    for candidate in "python$PYTHON" python3 python; do
-        if found=$(command -v "$candidate") && [ "$("$found" -c \
-            'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)" = "$PYTHON" ]; then
-            printf '%s\n' "$found"
-            return
-        fi
-    done
-    fail "no Python $PYTHON on PATH, which the wheels are for" "install it, or bundle with another"
-}
-
 bundle=$(cd "$(dirname "$0")" && pwd -P)
 prefix='' build_only='' only_check='' value=''
 for word; do
@@ -61,13 +41,19 @@ fi
 for program in diff git sha256sum; do
     command -v "$program" >/dev/null || fail "$program is not on PATH" "install it"
 done
-check
+echo "checking every file"
+# also finds what was added or removed
+(cd "$bundle" && find . ! -type d ! -path ./SHA256SUMS -exec sha256sum {} + 2>&1) |
+    sed 's|  \./|  |' | LC_ALL=C sort -k 2 | diff "$bundle/SHA256SUMS" - >&2 ||
+    fail "this bundle is not what was packed; nothing was installed" "copy it here again"
 [ -z "$only_check" ] || exit 0
 
 . "$bundle/bundle.env"
 [ "$(uname -m)" = "$MACHINE" ] ||
     fail "this bundle is for $MACHINE, and this machine is $(uname -m)" "make one on such a machine"
-interpreter=$(find_python)
+interpreter=$(command -v "python$PYTHON" || command -v python3) || interpreter=false
+"$interpreter" -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$PYTHON')" ||
+    fail "no Python $PYTHON on PATH, which the wheels are for" "install it, or bundle with another"
 mkdir -p "$prefix"
 prefix=$(cd "$prefix" && pwd -P)
 case $prefix in
