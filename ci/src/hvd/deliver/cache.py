@@ -88,8 +88,9 @@ def install(
             if faults:
                 package, reason = next(iter(faults.items()))
                 raise HvdError(
-                    f"{package} cannot be installed: {reason}; in all {len(faults)} packages",
-                    "nothing was installed; docs/caches.md tells of keys and of what must match",
+                    f"cannot install {package} from {cache.url}: {reason.splitlines()[0]}"
+                    f" ({len(faults)} packages in all)",
+                    "nothing was installed; see docs/caches.md on keys and on what must match",
                     task.log,
                 )
     with run.step("spack install --cache-only") as task:
@@ -107,13 +108,6 @@ def install(
 def _scope(spack: Spack, cache: Cache) -> pathlib.Path:
     """Write a configuration scope that adds ``cache`` to Spack's, and return its directory."""
     entry = {"url": cache.url, "source": False, "binary": True, "signed": not cache.unsigned}
-    sections = {
-        "mirrors": {_NAME: entry},
-        # Spack uses gpg and patchelf only if it may bootstrap; without sources it finds those on
-        # PATH and downloads nothing
-        "bootstrap": {"enable": True, "sources:": [], "trusted:": {}},
-    }
-    for name, content in sections.items():
-        text = yaml.safe_dump({name: content})
-        write_atomically(spack.state / "cache" / f"{name}.yaml", text.encode())
+    text = yaml.safe_dump({"mirrors": {_NAME: entry}})
+    write_atomically(spack.state / "cache" / "mirrors.yaml", text.encode())
     return spack.state / "cache"

@@ -126,8 +126,9 @@ class Spack:
             "mirrors": {
                 "hvd-sources": {"url": self.mirror.as_uri(), "source": True, "binary": False}
             },
-            # clingo comes with ./hvd; nothing is downloaded to bootstrap
-            "bootstrap": {"enable": False, "root": str(self.state / "bootstrap")},
+            # clingo comes with ./hvd.  Spack takes gpg and patchelf from PATH only if it may
+            # bootstrap; without sources it downloads nothing
+            "bootstrap": {"root": str(self.state / "bootstrap"), "sources:": [], "trusted:": {}},
         }
         self.scope.mkdir(parents=True, exist_ok=True)
         self.mirror.mkdir(parents=True, exist_ok=True)
