@@ -96,7 +96,9 @@ def test_a_failure_does_not_keep_the_rest_from_being_tried(checked, monkeypatch)
         log = out / "log"
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_text("the cause\n")
-        return Check(options["name"], 1.0, wrong, log)
+        made = Check(options["name"], log=log)
+        made.fail(*wrong)
+        return made
 
     def launch(launcher, target, out, ranks, log, method, parts, **options):
         asked.append((method, ranks))

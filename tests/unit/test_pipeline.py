@@ -88,7 +88,8 @@ def plan(target, expectation, out, **options):
     Engine.done.append("smoke")
     assert options["mpi4py"] and expectation.version == "0.28.1"
     failures = ["rank 1 is gone"] if Engine.fails == "smoke" else []
-    checks = [Check("mpirun", 1.0, failures), Check("horovodrun", 1.0)]
+    checks = [Check("mpirun"), Check("horovodrun")]
+    checks[0].fail(*failures)
     return [(check.name, lambda check=check: check) for check in checks]
 
 
@@ -113,7 +114,7 @@ def test_a_run_goes_through_all_stages():
     assert [step.name for step in written.stages[2].steps] == [
         *("build", "activation", "bill of materials")
     ]
-    assert written.versions == {"Horovod": "0.28.1"} and written.dag == outcome.solution.dag()
+    assert written.versions == {"Horovod": "0.28.1"} and written.tree == "py-horovod@0.28.1"
     assert written.commits["Spack"] == "1" * 40 and len(written.checks) == 2
     assert (
         written.bom == str(components.file(NAME, "pip")) and components.file(NAME, "pip").is_file()
@@ -154,10 +155,10 @@ def test_a_failure_ends_the_run_and_the_next_one_finishes_it(fails, stage, statu
     ]
     assert [step.status for step in written.stages[-1].steps].count("failed") == 1
     # it says as much as is known
-    assert bool(written.dag) == bool(written.versions) == bool(written.commits) == (position > 1)
+    assert bool(written.tree) == bool(written.versions) == bool(written.commits) == (position > 1)
     assert bool(written.bom) == bool(written.checks) == (stage == "smoke")
     if stage == "smoke":
-        assert caught.value.error.message == "mpirun: rank 1 is gone"
+        assert "rank 1 is gone" in caught.value.error.message
         assert [check["passed"] for check in written.checks] == [False, True]
     assert built.file(NAME, "pip").exists() == (stage == "smoke")
 

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 from hvd.build import components, engine_spack
 from hvd.build.engine_pip import PipEngine, PipSolution
 from hvd.build.engine_spack import SpackEngine, SpackSolution
-from hvd.core import console, lock, paths, process, stamp
+from hvd.core import check, console, lock, paths, process, stamp
 from hvd.core.errors import HvdError
 from hvd.core.run import Run
 from hvd.deliver.cache import Cache
@@ -156,22 +156,26 @@ def _smoke(outcome: Outcome, found: Mapping[str, Any], ranks: int) -> None:
     )
     failures = perform(run, plan, outcome.checks)
     if failures:
-        raise HvdError("\n  ".join(failures), "the report names the log of each check")
+        raise HvdError("\n".join(failures), "the report names the log of each check")
 
 
 def perform(
     run: Run, plan: Iterable[Tuple[str, Callable[[], Check]]], checks: List[Dict[str, Any]]
 ) -> List[str]:
-    """Perform the checks of a smoke test, whose results go to ``checks``; return the failures."""
-    failures: List[str] = []
+    """Perform the checks of a smoke test, whose results go to ``checks``.
+
+    Returns:
+        Lines on those that failed.
+    """
+    failed: List[Check] = []
     for name, function in plan:
         with run.step(name) as task:
-            check = function()
-            checks.append(check.to_dict())
-            if check.failures:
-                task.failed(check.failures[0])
-            failures += [f"{name}: {failure}" for failure in check.failures]
-    return failures
+            found = function()
+            checks.append(found.to_dict())
+            if found.failures:
+                task.failed(found.failures[0])
+                failed.append(found)
+    return check.show(failed).plain.splitlines()
 
 
 def report_file(run: Run) -> pathlib.Path:
@@ -189,9 +193,18 @@ def _report(outcome: Outcome, environment: Environment) -> None:
             "engine": run.engine,
             "specs": environment.specs,
             "versions": solution.versions() if solution else {},
-            "dag": solution.dag() if solution else [],
+            "tree": _tree(run, solution) if solution else "",
             "commits": components.commits(solution.engine.commits()) if solution else {},
             "bom": str(components.file(done.environment, done.engine)) if done else "",
             "checks": outcome.checks,
         },
     )
+
+
+def _tree(run: Run, solution: Solution) -> str:
+    """Return the packages of a solution as Spack prints them; with pip, a line for each."""
+    if not isinstance(solution, SpackSolution):
+        return "\n".join(f"{node.name}@{node.version}" for node in solution.dag())
+    log = run.logs / "report" / "spec.log"
+    words = ("-e", solution.environment.directory, "spec", "--long")
+    return solution.engine.spack.run(*words, log=log, timeout=300, check=False).output

@@ -2,7 +2,7 @@
 
 It needs the standard library of Python 3.6 and nothing else.
 
-Usage: probe.py MODULE...
+Usage: imports.py MODULE...
 """
 
 import ctypes
@@ -15,41 +15,21 @@ import sys
 MPI_VERSION_STRING = 8192  # at least MPI_MAX_LIBRARY_VERSION_STRING of every MPI
 
 
-def imported(names):
-    """Module to the error of its import, empty if it had none."""
-    found = {}
-    for name in names:
-        try:
-            importlib.import_module(name)
-            found[name] = ""
-        except Exception as error:  # a broken installation may raise anything
-            found[name] = f"{type(error).__name__}: {error}"
-    return found
-
-
-def loaded():
-    """Paths of the libraries in this process."""
-    with open("/proc/self/maps") as maps:
-        paths = {line.split(None, 5)[-1].rstrip("\n") for line in maps if "/" in line}
-    return sorted(path for path in paths if ".so" in os.path.basename(path))
-
-
-def extensions():
-    """Horovod's compiled libraries."""
+def imported(name):
+    """Error of the import of a module, empty if it had none."""
     try:
-        import horovod
-    except Exception:
-        return []
-    directory = os.path.dirname(os.path.abspath(horovod.__file__))
-    return sorted(glob.glob(os.path.join(directory, "**", "*.so"), recursive=True))
+        importlib.import_module(name)
+    except Exception as error:  # a broken installation may raise anything
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
 def mpi_version(paths):
-    """Return the version text of the MPI library among ``paths``; empty for none."""
+    """Version text of the MPI library among ``paths``; empty for none."""
     for path in paths:
-        if not os.path.basename(path).startswith("libmpi"):
-            continue
-        ask = getattr(ctypes.CDLL(path), "MPI_Get_library_version", None)
+        ask = None
+        if os.path.basename(path).startswith("libmpi"):
+            ask = getattr(ctypes.CDLL(path), "MPI_Get_library_version", None)
         if ask is not None:
             # allowed before MPI_Init, from MPI 3.0 on
             text, length = ctypes.create_string_buffer(MPI_VERSION_STRING), ctypes.c_int()
@@ -59,11 +39,17 @@ def mpi_version(paths):
 
 
 def main():
-    imports = imported(sys.argv[1:])
-    paths = loaded()
-    report = dict(imports=imports, loaded=paths, extensions=extensions(), mpi=mpi_version(paths))
+    errors = {name: imported(name) for name in sys.argv[1:]}
+    with open("/proc/self/maps") as maps:
+        paths = {line.split(None, 5)[-1].rstrip("\n") for line in maps if "/" in line}
+    loaded = sorted(path for path in paths if ".so" in os.path.basename(path))
+    extensions = []
+    if "horovod" in sys.modules:
+        directory = os.path.dirname(os.path.abspath(sys.modules["horovod"].__file__))
+        extensions = sorted(glob.glob(os.path.join(directory, "**", "*.so"), recursive=True))
+    found = {"errors": errors, "loaded": loaded, "extensions": extensions}
     # after whatever Horovod and its framework print as they are imported
-    print("\n" + json.dumps(report))
+    print("\n" + json.dumps({**found, "mpi": mpi_version(loaded)}))
 
 
 if __name__ == "__main__":

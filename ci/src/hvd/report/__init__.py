@@ -1,22 +1,54 @@
-"""The report of a run: for people, for continuous integration and for programs.
-
-`run_report` holds the data and their file; `verdict` says what passed and what failed; `results`
-reads the results of the smoke test; `markdown`, `junit` and `plot` write the formats.
-"""
+"""The report of a run: for people, for continuous integration and for programs."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import os
 import pathlib
-from typing import Any, Callable, List, Mapping
+from typing import Any, Callable, Dict, List, Mapping
 
-from hvd.core import paths
+from hvd.core import paths, schema
+from hvd.core.errors import HvdError
 from hvd.core.files import write_atomically
 from hvd.core.run import Run
+from hvd.core.steps import Stage
 from hvd.host import machine
-from hvd.report import junit, markdown, plot
-from hvd.report.run_report import RunReport
 
-__all__ = ["RunReport", "report_stage", "write_report"]
+_REMEDY = "write a new one: ./hvd run"
+
+
+@dataclasses.dataclass
+class RunReport:
+    """The report of one run."""
+
+    environment: str
+    engine: str  #: ``spack`` or ``pip``
+    started: str  #: ISO 8601 in UTC, such as ``2026-01-31T08:15:00Z``
+    specs: List[str] = dataclasses.field(default_factory=list)  #: the roots that were asked for
+    versions: Dict[str, str] = dataclasses.field(default_factory=dict)  #: of what matters, by name
+    host: Dict[str, Any] = dataclasses.field(default_factory=dict)  #: see `machine.describe`
+    tree: str = ""  #: the packages, as Spack prints them
+    stages: List[Stage] = dataclasses.field(default_factory=list)  #: those that were reached
+    #: as ``Check.to_dict()`` of `hvd.smoke.run` returns them
+    checks: List[Dict[str, Any]] = dataclasses.field(default_factory=list)
+    #: of this repository, Spack and its packages; ``+`` after one with local changes
+    commits: Dict[str, str] = dataclasses.field(default_factory=dict)
+    bom: str = ""  #: path of the bill of materials; empty if nothing was built
+
+    def save(self, path: pathlib.Path) -> None:
+        """Write the report to ``path`` atomically."""
+        text = json.dumps(dataclasses.asdict(self), indent=2, default=os.fspath)
+        write_atomically(path, f"{text}\n".encode())
+
+    @classmethod
+    def load(cls, path: pathlib.Path) -> RunReport:
+        """Read the report in ``path``."""
+        try:
+            data = json.loads(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise HvdError(f"cannot read {paths.shorten(path)}: {error}", _REMEDY) from error
+        return schema.structure(cls, data, path, _REMEDY)
 
 
 def report_stage(
@@ -26,9 +58,6 @@ def report_stage(
 
     Args:
         fields: returns those of `RunReport` that ``run`` and this machine do not give.
-
-    Raises:
-        StageFailed: a file cannot be written, or ``fields`` raised HvdError.
     """
     with run.stage("report"), run.step("report") as task:
         stages = [stage for stage in run.stages if stage.name != "report"]
@@ -37,25 +66,11 @@ def report_stage(
         task.say(paths.shorten(directory / "report.md"))
 
 
-def write_report(report: RunReport, directory: pathlib.Path) -> List[pathlib.Path]:
-    """Write every form of ``report`` into ``directory``, which is made if it is missing.
+def write_report(report: RunReport, directory: pathlib.Path) -> None:
+    """Write ``report.json``, ``junit.xml`` and ``report.md`` into ``directory``."""
+    # here, as their libraries take a while to import
+    from hvd.report import page, verdict
 
-    Returns:
-        The files: ``report.md``, ``report.json``, ``junit.xml`` and the pictures that have data;
-        one of an earlier run that has none is removed.
-
-    Raises:
-        HvdError: a file cannot be written.
-    """
-    # The data first: a mistake in a picture must not lose them.
     report.save(directory / "report.json")
-    write_atomically(directory / "junit.xml", junit.render(report))
-    pictures = {"bandwidth.png": plot.bandwidth(report), "timings.png": plot.timings(report)}
-    for name, content in pictures.items():
-        if content:
-            write_atomically(directory / name, content)
-        else:
-            (directory / name).unlink(missing_ok=True)
-    names = [name for name, content in pictures.items() if content]
-    write_atomically(directory / "report.md", markdown.render(report, directory, names).encode())
-    return [directory / name for name in ("report.md", "report.json", "junit.xml", *names)]
+    write_atomically(directory / "junit.xml", verdict.junit(report))
+    write_atomically(directory / "report.md", page.render(report, directory).encode())

@@ -1,15 +1,7 @@
 """Pages and tables in Markdown, rendered from Jinja templates.
 
 A template lies beside the module that renders it and is named from ``ci/src/hvd``, such as
-``docs/site.md.j2``.  It has the filters
-
-- ``cell``: any text, escaped so that Markdown shows just it, fit for a table cell;
-- ``code``: the same as code within a line;
-- ``fenced``: several lines as a code block;
-- ``duration`` (seconds), ``size`` (bytes), ``figures`` (three digits) and ``plural("rank")``
-
-and the function ``table(header, rows, right)`` of `hvd.report.text` for a table whose columns
-depend on the data.
+``docs/site.md.j2``.  It has functions of `hvd.report.text` as filters, and ``table``.
 """
 
 from __future__ import annotations
@@ -28,6 +20,7 @@ _ENVIRONMENT.filters.update(
     size=text.size,
     figures=text.figures,
     plural=text.plural,
+    bar=text.bar,
 )
 _ENVIRONMENT.globals["table"] = lambda *args, **options: "\n".join(text.table(*args, **options))
 

@@ -61,27 +61,23 @@ def code(text: str) -> Markdown:
     return escape(text) if "`" in text else Markdown(f"`{text}`")
 
 
-def link(path: str, directory: pathlib.Path, text: str = "") -> Markdown:
+def link(path: object, directory: pathlib.Path, text: str = "") -> Markdown:
     """Return a Markdown link to ``path``, as seen from a page in ``directory``.
-
-    Args:
-        path: absolute, or relative to ``directory``; it is the text if there is no other.
-    """
-    target = relative(path, directory)
-    return Markdown(f"[{escape(text or target)}]({quote(target)})")
-
-
-def relative(path: str, directory: pathlib.Path) -> str:
-    """Return ``path`` as seen from ``directory``, or absolute if it is far away.
 
     Logs and reports below one directory, such as ``.hvd/logs/local-hvd`` and
     ``.hvd/reports/local-hvd``, are near: links between them work in an archive of both.
     """
     base = os.path.abspath(directory)
-    whole = os.path.join(base, path)
+    target = os.path.join(base, path)
     common = os.path.dirname(os.path.dirname(base))
-    near = common != os.sep and os.path.commonpath([common, whole]) == common
-    return pathlib.PurePath(os.path.relpath(whole, base) if near else whole).as_posix()
+    if common != os.sep and os.path.commonpath([common, target]) == common:
+        target = os.path.relpath(target, base)
+    return Markdown(f"[{escape(text or target)}]({quote(target)})")
+
+
+def bar(value: float, most: float) -> str:
+    """Return a bar as long as ``value`` is of ``most``."""
+    return "█" * round(20 * value / most) if most else ""
 
 
 def duration(seconds: float) -> str:

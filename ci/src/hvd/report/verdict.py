@@ -1,104 +1,92 @@
-"""The outcome of a run: what passed, what failed and why, in order."""
+"""The outcome of a run: what passed, what failed and why, in order; as JUnit's XML, too."""
 
 from __future__ import annotations
 
-from typing import Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+import io
+import itertools
+from typing import Iterator, List, NamedTuple, Optional, Sequence
 
-from hvd.core.steps import Stage
-from hvd.report import results
-from hvd.report.run_report import RunReport
-from hvd.report.text import duration, plural
+import junitparser
+
+from hvd.report import RunReport
+from hvd.report.text import duration, plain, plural
 
 
 class Case(NamedTuple):
-    """A step, a check, an operation of a check, or a stage without steps.
+    """A step, a check of the smoke test, or a stage that failed without a step."""
 
-    Args:
-        suite: the stage, and within it the check: ``("build",)`` or ``("smoke", "mpirun")``.
-        seconds: wall time; the cases of a suite add up to the time of the suite.
-        failures: why it failed, the cause first; empty if it did not fail.
-        skipped: why it was skipped; None if it was not.
-        part: the case of a check names the failure as well.
-    """
-
-    suite: Tuple[str, ...]
+    stage: str
     name: str
     seconds: float = 0.0
-    failures: Sequence[str] = ()
-    skipped: Optional[str] = None
+    failures: Sequence[str] = ()  #: the cause first; empty if it did not fail
+    skipped: Optional[str] = None  #: why it was skipped; None if it was not
     log: Optional[str] = None
-    part: bool = False
-
-    @property
-    def where(self) -> str:
-        """``build: py-horovod``, ``smoke: mpirun`` or, for a stage, ``build``."""
-        return ": ".join(results.unique([*self.suite, self.name]))
 
 
 def cases(report: RunReport) -> Iterator[Case]:
     """Yield the cases of a run in its order."""
-    failed_checks = {check["name"] for check in report.checks if check["failures"]}
+    checks = {check["name"]: check for check in report.checks}
     for stage in report.stages:
-        yield from _of_stage(stage, failed_checks)
-    for check in report.checks:
-        yield from _of_check(check)
+        failed = stage.status == "failed"
+        for step in stage.steps:
+            check = checks.get(step.name) if stage.name == "smoke" else None
+            failures, skipped = [], None
+            if check:
+                failures = list(check["failures"])
+            elif step.status == "skipped" or (step.status == "failed" and not failed):
+                skipped = step.detail  # the stage went on without it
+            if step.status == "failed" and failed and not failures:
+                failures = [step.detail or "no reason given"]
+            log = check["log"] if check else step.log
+            yield Case(stage.name, step.name, step.seconds, failures, skipped, log)
+        if failed and not any(step.status == "failed" for step in stage.steps):
+            failures = ["the stage failed, but none of its steps did"]
+            yield Case(stage.name, stage.name, stage.seconds, failures)
+    steps = {step.name for stage in report.stages for step in stage.steps}
+    for name, check in checks.items():
+        if name not in steps:
+            yield Case("smoke", name, check["seconds"], check["failures"], log=check["log"])
     if not report.stages and not report.checks:
-        yield Case(("run",), "run", failures=["nothing was run"])
+        yield Case("run", "run", failures=["nothing was run"])
 
 
 def problems(report: RunReport) -> List[Case]:
-    """Return the cases that failed, each failure once; empty if the run passed."""
-    return [case for case in cases(report) if case.failures and not case.part]
-
-
-def _of_stage(stage: Stage, failed_checks: Set[str]) -> Iterator[Case]:
-    suite = (stage.name,)
-    for step in stage.steps:
-        failures, skipped = [], None
-        if step.status == "skipped":
-            skipped = step.detail
-        elif step.status == "failed" and stage.status == "failed":
-            failures = [step.detail or "no reason given"]
-        elif step.status == "failed":
-            skipped = f"failed, and the stage continued without it: {step.detail}"
-        part = stage.name == "smoke" and step.name in failed_checks
-        yield Case(suite, step.name, step.seconds, failures, skipped, step.log, part)
-    if stage.status == "failed" and not any(step.status == "failed" for step in stage.steps):
-        failures = ["the stage failed, but none of its steps did"]
-        yield Case(suite, stage.name, stage.seconds, failures)
-    elif not stage.steps:
-        yield Case(suite, stage.name, stage.seconds)
-
-
-def _of_check(check: results.Check) -> Iterator[Case]:
-    suite = ("smoke", check["name"])
-    operations = results.operations(check)
-    spent = {name: each.slowest[1] if each.slowest else 0.0 for name, each in operations.items()}
-    rest = max(0.0, check["seconds"] - sum(spent.values()))
-    yield Case(suite, check["name"], rest, check["failures"], log=check["log"])
-    for name, each in operations.items():
-        failures = [
-            f"rank {rank}: {' in '.join(filter(None, [kind, ', '.join(filter(None, cases))]))}"
-            for kind, by_rank in each.faults.items()
-            for rank, cases in by_rank.items()
-        ]
-        log = check["log"] if failures else None
-        yield Case(suite, name, spent[name], failures, log=log, part=True)
+    """Return the cases that failed; empty if the run passed."""
+    return [case for case in cases(report) if case.failures]
 
 
 def sentence(report: RunReport) -> str:
     """Return the outcome in one sentence."""
     found = problems(report)
     if found:
-        cause = found[0].failures[0].strip().partition("\n")[0]
         others = sum(len(problem.failures) for problem in found) - 1
         more = f" (and {plural(others, 'more failure')}, below)" if others else ""
-        return f"{found[0].where} failed: {cause}{more}"
+        return f"{found[0].stage}: {found[0].name} failed: {found[0].failures[0]}{more}"
     took = duration(sum(stage.seconds for stage in report.stages))
-    what = ", ".join(report.specs) or report.environment
-    if not report.checks:
-        done = ", ".join(stage.name for stage in report.stages)
-        return f"{what} went through {done} in {took}; no smoke test was run."
-    count = len(report.checks)
-    every = f"all {count} checks" if count > 1 else "the only check"
-    return f"{what} passed {every} of the smoke test in {took}."
+    stages = ", ".join(stage.name for stage in report.stages)
+    tested = plural(len(report.checks), "check") if report.checks else "no check"
+    return f"{stages} passed in {took}, with {tested} of the smoke test."
+
+
+def junit(report: RunReport) -> bytes:
+    """Return the report as Jenkins and GitLab read it: a suite for each stage."""
+    xml = junitparser.JUnitXml(f"hvd {report.environment} {report.engine}")
+    for stage, group in itertools.groupby(cases(report), key=lambda case: case.stage):
+        suite = junitparser.TestSuite(stage)
+        suite.timestamp = report.started
+        for case in group:
+            # Jenkins and GitLab identify a test case by its class name and name
+            classname = f"hvd.{report.environment}.{report.engine}.{stage}"
+            made = junitparser.TestCase(plain(case.name), classname, round(case.seconds, 6))
+            if case.failures:
+                failure = junitparser.Failure(plain(case.failures[0]))
+                failure.text = plain("\n".join([*case.failures, f"log: {case.log}"]))
+                made.result = [failure]
+            elif case.skipped is not None:
+                made.result = [junitparser.Skipped(plain(case.skipped))]
+            suite.add_testcase(made)
+        xml.add_testsuite(suite)
+    xml.update_statistics()
+    buffer = io.BytesIO()
+    xml.write(buffer, pretty=True)
+    return buffer.getvalue()

@@ -14,7 +14,8 @@ from hvd.model.check_build import Expectation
 
 PROGRAM = pathlib.Path(__file__).resolve().with_name("program.py")
 CLUSTER = PROGRAM.with_name("program_cluster.py")
-CHECK_BUILD = PROGRAM.with_name("program_check_build.py")
+#: Seconds that `PROGRAM` has, beyond its limit, to end; what is left then is killed.
+_GRACE = 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,25 +28,15 @@ class Target:
 
 @dataclasses.dataclass(frozen=True)
 class Launcher:
-    """One way to start ranks.
+    """One way to start ranks."""
 
-    Args:
-        name: the words that a user would type.
-        program: the executable on the target's ``PATH``; empty if the target's Python is it.
-        options: its arguments; ``{ranks}`` stands for the number of ranks.
-        controller: Horovod's, ``mpi`` or ``gloo``.
-        operations: what carries Horovod's operations on CPUs; the controller if empty.
-        device: where the tensors are, ``cpu`` or ``gpu``.
-        cluster: whose workers the ranks are, ``spark`` or ``ray``, if any.
-    """
-
-    name: str
-    program: str
-    options: Tuple[str, ...]
-    controller: str
-    operations: str = ""
-    device: str = "cpu"
-    cluster: str = ""
+    name: str  #: the words that a user would type
+    program: str  #: on the target's ``PATH``; empty if its Python starts them
+    options: Tuple[str, ...]  #: of the program; ``{ranks}`` stands for the number of ranks
+    controller: str  #: Horovod's, ``mpi`` or ``gloo``
+    operations: str = ""  #: what carries operations on CPUs; the controller if empty
+    device: str = "cpu"  #: where the tensors are, ``cpu`` or ``gpu``
+    cluster: str = ""  #: whose workers the ranks are, ``spark`` or ``ray``, if any
 
     def command(self, executable: str, ranks: int) -> List[str]:
         """Return the command line up to the program that the ranks run."""
@@ -86,39 +77,26 @@ def launchers(expectation: Expectation, gpu: str = "") -> List[Launcher]:
 
 
 def find_program(target: Target, name: str) -> str:
-    """Return the absolute path of ``name`` on the target's ``PATH``.
-
-    Raises:
-        HvdError: it is not there.
-    """
+    """Return the absolute path of ``name`` on the target's ``PATH``; an error if it is missing."""
     path = target.environment.get("PATH", "")
     found = shutil.which(name, path=path)
     if not found:
         raise HvdError(
             f"{name} is not on the PATH of the Horovod under test: {path}",
-            "load the package that provides it into the target's environment",
+            "load the package that provides it",
         )
     return os.path.abspath(found)
 
 
 @dataclasses.dataclass(frozen=True)
 class Launch:
-    """A launch that is over.
-
-    Args:
-        executable: the launcher's path.
-        mpirun: path of the ``mpirun`` that the launcher is or calls; None if none.
-        ranks: how many were asked for.
-        status: exit status of the launcher; negative for a signal, None for a time-out.
-        seconds: wall time.
-        log: its output.
-    """
+    """A launch that is over."""
 
     launcher: Launcher
-    executable: str
-    mpirun: Optional[str]
-    ranks: int
-    status: Optional[int]
+    executable: str  #: path of the launcher
+    mpirun: Optional[str]  #: path of the ``mpirun`` that the launcher is or calls, if any
+    ranks: int  #: how many were asked for
+    status: Optional[int]  #: of the launcher; negative for a signal, None for a time-out
     seconds: float
     log: pathlib.Path
 
@@ -137,10 +115,7 @@ def launch(
 ) -> Launch:
     """Run `PROGRAM` with ``options`` on ``ranks`` ranks; the directory ``out`` is empty.
 
-    A launch that outlasts ``timeout`` seconds is killed with every process that came of it.
-
-    Raises:
-        HvdError: the launcher is not on the target's ``PATH``.
+    Ranks that outlast ``timeout`` seconds say where they are and end.
     """
     process.adopt_orphans()
     mpirun = find_program(target, "mpirun") if launcher.controller == "mpi" else None
@@ -152,11 +127,11 @@ def launch(
         executable = find_program(target, launcher.program)
         words = [*launcher.command(executable, ranks), target.python, PROGRAM]
     words += ["--controller", launcher.controller, "--device", launcher.device]
-    words += ["--ranks", ranks, "--out", out, *options]
+    words += ["--ranks", ranks, "--out", out, "--limit", max(1, int(timeout)), *options]
     log = out / "log.txt"
     env = environment(launcher, target, timeout)
     try:
-        over = process.run(words, log=log, cwd=out, env=env, timeout=timeout, check=False)
+        over = process.run(words, log=log, cwd=out, env=env, timeout=timeout + _GRACE, check=False)
     except CommandFailed as failure:
         over = failure
     return Launch(launcher, executable, mpirun, ranks, over.status, over.seconds, log)
@@ -176,12 +151,8 @@ def environment(launcher: Launcher, target: Target, timeout: float) -> Dict[str,
 def horovod_settings(controller: str, operations: str, timeout: float) -> Dict[str, str]:
     """Return the variables that `PROGRAM` needs on any machine.
 
-    Controller and operations are set so that neither a default nor the surroundings choose; the
-    program verifies what came of it.  Horovod warns of ranks that keep others waiting after a
-    quarter of ``timeout`` seconds, so that the log says so.
-
-    Args:
-        operations: what carries the operations on CPUs; the controller if empty.
+    They choose controller and operations, the controller's if empty, in place of the surroundings.
+    Horovod warns of ranks that keep others waiting after a quarter of ``timeout`` seconds.
     """
     return {
         "HOROVOD_CONTROLLER": controller,
@@ -193,11 +164,7 @@ def horovod_settings(controller: str, operations: str, timeout: float) -> Dict[s
 
 
 def small_machine(path: Optional[str] = None) -> Dict[str, str]:
-    """Return the variables that MPI needs with few cores, as root, and without ssh.
-
-    Args:
-        path: of the programs; None for that of this process.
-    """
+    """Return the variables that MPI needs with few cores, as root, and without ssh on ``path``."""
     settings = {
         # a test machine may have fewer cores than ranks: Open MPI 4, and 5
         "OMPI_MCA_rmaps_base_oversubscribe": "1",

@@ -14,59 +14,48 @@ from typing import List
 import program
 
 
-def on_spark(arguments: argparse.Namespace) -> List[int]:
+def on_spark(arguments: argparse.Namespace, scratch: str) -> List[int]:
     """Run the ranks as tasks of Spark; return their exit statuses."""
     import horovod.spark
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    with tempfile.TemporaryDirectory(prefix="hvd-spark-") as directory:
-        session = (
-            SparkSession.builder.master(f"local[{arguments.ranks}]")
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.ui.enabled", "false")
-            .config("spark.local.dir", directory)
-            .getOrCreate()
-        )
-        try:
-            return horovod.spark.run(
-                program.run,
-                [arguments],
-                num_proc=arguments.ranks,
-                use_gloo=arguments.controller == "gloo",
-                use_mpi=arguments.controller == "mpi",
-                env=dict(os.environ),
-            )
-        finally:
-            session.stop()
+    session = (
+        SparkSession.builder.master(f"local[{arguments.ranks}]")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.local.dir", scratch)
+        .getOrCreate()
+    )
+    by = {f"use_{name}": arguments.controller == name for name in ("gloo", "mpi")}
+    env = dict(os.environ)
+    try:
+        return horovod.spark.run(program.run, [arguments], num_proc=arguments.ranks, env=env, **by)
+    finally:
+        session.stop()
 
 
-def on_ray(arguments: argparse.Namespace) -> List[int]:
+def on_ray(arguments: argparse.Namespace, scratch: str) -> List[int]:
     """Run the ranks in workers of Ray; return their exit statuses."""
     import ray
     from horovod.ray import RayExecutor
 
-    # below --out, the paths of Ray's sockets could get too long
-    with tempfile.TemporaryDirectory(prefix="hvd-ray-") as directory:
-        ray.init(
-            num_cpus=arguments.ranks,
-            include_dashboard=False,
-            _node_ip_address="127.0.0.1",
-            _temp_dir=directory,
-        )
-        try:
-            executor = RayExecutor(
-                RayExecutor.create_settings(), num_workers=arguments.ranks, use_gpu=False
-            )
-            executor.start()
-            statuses = executor.run(program.run, [arguments])
-            executor.shutdown()
-            return statuses
-        finally:
-            ray.shutdown()
+    local = {"include_dashboard": False, "_node_ip_address": "127.0.0.1", "_temp_dir": scratch}
+    ray.init(num_cpus=arguments.ranks, **local)
+    try:
+        settings = RayExecutor.create_settings()
+        executor = RayExecutor(settings, num_workers=arguments.ranks, use_gpu=False)
+        executor.start()
+        statuses = executor.run(program.run, [arguments])
+        executor.shutdown()
+        return statuses
+    finally:
+        ray.shutdown()
 
 
 if __name__ == "__main__":
     start = {"spark": on_spark, "ray": on_ray}[sys.argv.pop(1)]
-    sys.exit(max(start(program.parse())))
+    # below --out, the paths of Ray's sockets could get too long
+    with tempfile.TemporaryDirectory(prefix="hvd-") as directory:
+        sys.exit(max(start(program.parse(), directory)))

@@ -8,8 +8,6 @@ import numpy as np
 from program_session import Session
 from program_training import MOMENTUM, RATE, Arrays, Batches, Trainer
 
-_UNSUPPORTED = "GetDType: Type is not supported in MPI mode"
-
 # A rank may contribute no rows, and a shape with a zero in it means "unknown" otherwise:
 # https://mxnet.apache.org/versions/1.9.1/api/python/docs/api/mxnet/util/index.html
 mx.util.set_np_shape(True)
@@ -18,18 +16,15 @@ mx.util.set_np_shape(True)
 class Framework(Session):
     hvd = horovod
     broadcast_by = "broadcast_parameters"
-    #: Source: horovod 0.28.1, horovod/mxnet/tensor_util.cc (TensorUtil::GetDType).
-    left_out = (("every operation", "bool", _UNSUPPORTED),)
 
     def place(self, device: str, local_rank: int) -> None:
-        self.context = mx.cpu()
-        if device == "gpu":
-            self.context = mx.gpu(local_rank % mx.context.num_gpus())
+        on_gpu = device == "gpu"
+        self.context = mx.gpu(local_rank % mx.context.num_gpus()) if on_gpu else mx.cpu()
 
     def wait(self) -> None:
         mx.nd.waitall()
 
-    def tensor(self, array: np.ndarray) -> mx.nd.NDArray:
+    def tensor(self, array: np.ndarray, dtype: str = "") -> mx.nd.NDArray:
         return mx.nd.array(array, ctx=self.context, dtype=array.dtype)
 
     def array(self, tensor: mx.nd.NDArray) -> np.ndarray:

@@ -1,7 +1,8 @@
 """Inputs that every rank can compute for all ranks, and the results that NumPy computes from them.
 
 The data depends on a key, the rank and nothing else, so no rank has to trust another one,
-nor Horovod, for what the others contributed.
+nor Horovod, for what the others contributed.  ``bfloat16``, which NumPy does not have, stands for
+arrays of float32 whose last 16 bits are zero.
 """
 
 import functools
@@ -45,11 +46,10 @@ def inputs(
     """Return what each rank contributes to the ``operation`` known as ``key``: one of each shape.
 
     Floating-point values have magnitudes in [0.5, 1.5) and random signs: sums cancel, products
-    of many ranks neither overflow nor vanish in float16.  Integers may be so large that their sum
-    just does not overflow, unless `LIMITS` has less, so that a detour through a floating-point
-    type shows.
+    of many ranks neither overflow nor vanish in float16.  Integers use the range in which their
+    sum does not overflow, or `LIMITS`, so that a detour through a floating-point type shows.
     """
-    kind = np.dtype(dtype)
+    kind = np.dtype("float32" if dtype == "bfloat16" else dtype)
     # float64 with all its bits, so that a detour through float32 shows.
     drawn = np.float64 if kind.itemsize > 4 else np.float32
     arrays = []
@@ -63,35 +63,37 @@ def inputs(
             largest = min(largest, LIMITS.get(operation, largest))
             values = generator.integers(-largest, largest, shape, dtype=kind, endpoint=True)
             values[values == 0] = 1  # a factor of zero would hide the others in a product
-        arrays.append(values.astype(kind, copy=False))
+        values = values.astype(kind, copy=False)
+        if dtype == "bfloat16":
+            values = (values.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+        arrays.append(values)
     return arrays
 
 
-def reduced(operation: str, arrays: Sequence[np.ndarray]) -> Expected:
-    """Return the element-wise reduction of ``arrays``.
+def reduced(operation: str, arrays: Sequence[np.ndarray], dtype: str) -> Expected:
+    """Return the element-wise reduction of ``arrays`` in the element type ``dtype``.
 
-    Every addition or multiplication in the element type rounds, by at most half an ``eps``
-    relative to the partial result if to nearest and by one ``eps`` if truncated.  Partial sums
-    never exceed the sum of the magnitudes S, partial products never the product of magnitudes
-    P up to rounding.  n ranks need n - 1 such steps and averaging one more, in whatever order
-    the library chooses: n * eps * S and n * eps * P bound the error, to first order.
+    Every addition or multiplication in the element type rounds by at most one ``eps`` relative to
+    the partial result.  Partial sums never exceed the sum of the magnitudes S, partial products
+    never the product of magnitudes P up to rounding.  n ranks need n - 1 such steps and averaging
+    one more: n * eps * S and n * eps * P bound the error, to first order.
 
     Minimum and maximum round nothing, and neither do integers; only the average of integers,
     which Horovod scales in float64 and truncates, may be a fraction (n - 1) / n off.
     """
-    n, dtype = len(arrays), arrays[0].dtype
-    integers, average = dtype.kind == "i", operation == "average"
-    wide, combine = dtype if integers else np.dtype(np.float64), REDUCTIONS[operation]
+    n, kind = len(arrays), arrays[0].dtype
+    integers, average = kind.kind == "i", operation == "average"
+    wide, combine = kind if integers else np.dtype(np.float64), REDUCTIONS[operation]
     values = functools.reduce(combine, (array.astype(wide) for array in arrays))
     if operation in ("min", "max") or (integers and not average):
-        return Expected(values, str(dtype))
+        return Expected(values, str(kind))
     bound = functools.reduce(combine, (np.abs(array, dtype=wide) for array in arrays))
     if integers:
         tolerance = (n - 1) / n + bound * np.finfo(np.float64).eps
     else:
-        tolerance = bound * (n * float(np.finfo(dtype).eps))
-        tolerance = tolerance / n if average else tolerance
-    return Expected(values / n if average else values, str(dtype), tolerance)
+        eps = float(np.finfo(kind).eps) * (2**16 if dtype == "bfloat16" else 1)
+        tolerance = bound * n * eps / (n if average else 1)
+    return Expected(values / n if average else values, str(kind), tolerance)
 
 
 def mismatch(got: np.ndarray, expected: Expected) -> str:

@@ -1,6 +1,7 @@
-"""One rank of a run: its framework, its Horovod, and what that Horovod can do."""
+"""One rank: its framework, its Horovod, and what that Horovod can do."""
 
 import argparse
+import functools
 import inspect
 import os
 from types import ModuleType
@@ -9,53 +10,41 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import horovod
 import numpy as np
 import program_reference as reference
-from program_record import Recorder
 from program_reference import Expected
-
-#: What Horovod's operations over oneCCL do not have, in its own words.
-WITHOUT_ONECCL = (
-    ("every operation", "float16", "Type float16 is not supported in CCL"),
-    ("process sets", "every type", "Process sets are not supported yet with oneCCL operations"),
-    ("reducescatter", "every type", "Reducescatter is not supported yet with oneCCL operations"),
-)
 
 
 class Session:
     """One rank; each module ``program_<framework>`` has a class ``Framework`` derived from this.
 
-    Such a class has ``hvd`` and ``left_out``, and these methods: ``place(device, local_rank)``
-    puts tensors on the CPU, or on the GPU of this rank (ranks may share one); ``tensor(array)``
-    returns a tensor with a copy of an array, and ``array(tensor)`` the data of a tensor;
-    ``narrow(array)`` returns a tensor of bfloat16 and ``wide(tensor)`` one of float32.
+    Such a class has ``hvd``, the framework's Horovod, and these methods: ``place(device,
+    local_rank)`` puts tensors on the CPU, or on the GPU of this rank (ranks may share one);
+    ``tensor(array, dtype)`` returns a tensor with a copy of an array, and ``array(tensor)`` the
+    data of a tensor, of float32 for bfloat16.
 
     To train, it has: ``network(weights)`` returns a network with weights of
     `program_training.SHAPES`, and ``weights(network)`` these; ``broadcast(network)`` gives the
     network of rank 0 to all by the function named ``broadcast_by``; ``trainers()`` returns, by
     the names of their checks, each `program_training.Trainer`.
-
-    Attributes:
-        hvd: the framework's Horovod module, such as ``horovod.torch``.
-        left_out: the operations and element types that are not checked, with the reason.
-        recorder: receives every operation.
-        rank, size: Horovod's.
-        quick: fewer and smaller sizes.
-        keras, mpi4py: check these as well.
-        mpi: ``mpi4py.MPI``, once it is imported.
     """
 
     hvd: ModuleType
-    left_out: Tuple[Tuple[str, str, str], ...] = ()
-    mpi: Optional[ModuleType] = None
 
-    def __init__(self, recorder: Recorder, arguments: argparse.Namespace) -> None:
+    def __init__(self, recorder: Any, arguments: argparse.Namespace) -> None:
         self.recorder = recorder
         self.rank, self.size = self.hvd.rank(), self.hvd.size()
         self.quick, self.keras, self.mpi4py = arguments.quick, arguments.keras, arguments.mpi4py
+        self.mpi = None  #: mpi4py.MPI, once it is imported
+        self.version = tuple(int(part) for part in horovod.__version__.split(".")[:3])
         self.dtypes = ["float16", "float32", "float64", "int32", "int64"]
+        # Horovod as released has no bfloat16
+        self.dtypes += ["bfloat16"] * hasattr(getattr(self.hvd, "Compression", None), "bf16")
+        self.not_supported: Dict[str, str] = {}
         if os.environ.get("HOROVOD_CPU_OPERATIONS", "").lower() == "ccl":
             # GetCCLDataType in horovod/common/ops/ccl_operations.cc has no float16
             self.dtypes.remove("float16")
-            self.left_out += WITHOUT_ONECCL
+            self.leave_out("float16", "Type float16 is not supported in CCL")
+            for name in ("process sets", "reducescatter"):
+                self.not_supported[name] = "not supported yet with oneCCL operations"
         self.place(arguments.device, self.hvd.local_rank())
 
     def join(self) -> Any:
@@ -72,11 +61,6 @@ class Session:
     def allreduce_in_place(self, tensor: Any, name: str) -> None:
         """Sum ``tensor`` over the ranks into itself."""
         self.hvd.allreduce_(tensor, name=name, **self.reduction("sum"))
-
-    @property
-    def version(self) -> Tuple[int, ...]:
-        """Horovod's version, such as (0, 28, 1)."""
-        return tuple(int(part) for part in horovod.__version__.split(".")[:3])
 
     def controlled_by(self, name: str) -> bool:
         """Say if ``mpi`` or ``gloo`` is the controller; before 0.18 there was MPI alone."""
@@ -122,37 +106,34 @@ class Session:
             operation, call, lambda got: self.mismatch(got, expected), dtype, elements
         )
 
-    def draw(
-        self, key: str, *shape: int, dtype: str = "float32", operation: str = "sum"
-    ) -> List[np.ndarray]:
-        """Return what each rank contributes: `program_reference.inputs` of one ``shape``."""
-        return reference.inputs(key, [shape] * self.size, dtype, operation)
-
-    def check_tensor(
+    def collective(
         self,
         operation: str,
-        arrays: List[np.ndarray],
+        dtypes: Sequence[str],
+        shapes: Sequence[Sequence[int]],
         call: Callable[..., Any],
-        expected: Any,
-        narrow: bool = False,
+        expect: Callable[[List[np.ndarray], str], Any],
+        reduction: str = "sum",
     ) -> None:
-        """Check that ``call(tensor, name=name)`` makes ``expected`` of ``arrays``.
+        """Check for each of ``dtypes`` that ``call(tensor, name=name)`` is as expected.
 
         Args:
-            arrays: what each rank contributes.
-            narrow: as bfloat16; the result is compared as float32.
+            shapes: of what each rank contributes.
+            expect: returns the right result for the contributions of all ranks, and their type.
         """
-        mine = arrays[self.rank]
-        tensor = self.narrow(mine) if narrow else self.tensor(mine)
-        dtype = "bfloat16" if narrow else str(mine.dtype)
-        # the name has to be the same on all ranks
-        name = f"{operation} {dtype} {arrays[0].size}"
-
-        def result() -> Any:
-            got = call(tensor, name=name)
-            return self.wide(got) if narrow else got
-
-        self.check(operation, result, expected, dtype, mine.size)
+        for dtype in dtypes:
+            arrays = reference.inputs(operation, shapes, dtype, reduction)
+            mine = arrays[self.rank]
+            # the name has to be the same on all ranks
+            start = functools.partial(call, self.tensor(mine, dtype))
+            name = f"{operation} {dtype} {arrays[0].size}"
+            self.check(
+                operation,
+                functools.partial(start, name=name),
+                expect(arrays, dtype),
+                dtype,
+                mine.size,
+            )
 
     def mismatch(self, got: Any, expected: Any) -> str:
         """Return how a result differs from what is ``expected``, "" if it does not.
@@ -168,14 +149,24 @@ class Session:
         wrong = map(self.mismatch, got, expected)
         return next((f"result {i}: {text}" for i, text in enumerate(wrong) if text), "")
 
-    def leave_out(self, operation: str, dtype: str, reason: str) -> None:
+    def leave_out(self, operation: str, reason: str) -> None:
         """Record that something is not checked, and why."""
-        self.recorder.emit("left_out", operation=operation, dtype=dtype, reason=reason)
+        self.recorder.emit("left_out", operation=operation, reason=reason)
 
-    def lacks(self, function: str, operation: str) -> bool:
-        """Say if Horovod has no ``function`` here, and leave ``operation`` out then."""
-        if hasattr(self.hvd, function):
-            return False
-        reason = f"{self.hvd.__name__} {horovod.__version__} has no {function}"
-        self.leave_out(operation, "every type", reason)
-        return True
+    def lacks(self, operation: str, function: str) -> bool:
+        """Say if Horovod has no ``operation`` here, and record it then."""
+        reason = self.not_supported.get(operation, "")
+        if not hasattr(self.hvd, function):
+            reason = f"{self.hvd.__name__} {horovod.__version__} has no {function}"
+        if reason:
+            self.leave_out(operation, reason)
+        return bool(reason)
+
+    def reducible(self, operation: str, since: Tuple[int, int]) -> List[str]:
+        """Return the element types that Horovod can reduce by ``operation``.
+
+        Before the version ``since`` the framework divided integers, each in its own way.
+        """
+        if operation != "average" or self.version >= since:
+            return self.dtypes
+        return [dtype for dtype in self.dtypes if not dtype.startswith("int")]

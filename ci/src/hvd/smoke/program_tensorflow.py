@@ -10,20 +10,10 @@ import tensorflow as tf
 from program_session import Session
 from program_training import MOMENTUM, RATE, Arrays, Batches, Trainer
 
-_NOT_ALLOWED = "horovod.tensorflow: value for attr 'T' is not in the list of allowed values"
-
 
 class Framework(Session):
     hvd = horovod
     broadcast_by = "broadcast_variables"
-    #: Source: horovod 0.28.1, horovod/tensorflow/mpi_ops.cc (REGISTER_OP).
-    left_out = (
-        ("reductions", "bool", _NOT_ALLOWED),
-        ("reductions", "int16", _NOT_ALLOWED),
-        ("reductions", "uint16", _NOT_ALLOWED),
-        ("reducescatter", "int8", _NOT_ALLOWED),
-        ("reducescatter", "uint8", _NOT_ALLOWED),
-    )
 
     def place(self, device: str, local_rank: int) -> None:
         gpus = tf.config.experimental.list_physical_devices("GPU") if device == "gpu" else []
@@ -51,17 +41,12 @@ class Framework(Session):
         if hasattr(devices, "sync_devices"):
             devices.sync_devices()
 
-    def tensor(self, array: np.ndarray) -> tf.Tensor:
-        return tf.constant(array)
+    def tensor(self, array: np.ndarray, dtype: str = "") -> tf.Tensor:
+        return tf.cast(array, tf.bfloat16) if dtype == "bfloat16" else tf.constant(array)
 
     def array(self, tensor: tf.Tensor) -> np.ndarray:
-        return tensor.numpy()
-
-    def narrow(self, array: np.ndarray) -> tf.Tensor:
-        return tf.cast(array, tf.bfloat16)
-
-    def wide(self, tensor: tf.Tensor) -> tf.Tensor:
-        return tf.cast(tensor, tf.float32)
+        narrow = tensor.dtype == tf.bfloat16
+        return (tf.cast(tensor, tf.float32) if narrow else tensor).numpy()
 
     def fused_allreduce(self, tensors: Dict[str, Any]) -> List[Any]:
         """Sum every tensor over the ranks, all of them in flight at once: in a graph."""

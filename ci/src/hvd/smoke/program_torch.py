@@ -16,13 +16,6 @@ torch.set_num_threads(1)
 class Framework(Session):
     hvd = horovod
     broadcast_by = "broadcast_parameters"
-    #: Source: horovod 0.28.1, horovod/torch/mpi_ops_v2.cc (PYBIND11_MODULE) and mpi_ops.py.
-    left_out = (
-        ("every operation", "bool", "Tensor type torch.BoolTensor is not supported"),
-        ("reductions", "uint8", "Tensor type torch.ByteTensor is not supported"),
-        ("reductions", "int8", "Tensor type torch.CharTensor is not supported"),
-        ("reductions", "int16", "Tensor type torch.ShortTensor is not supported"),
-    )
 
     def place(self, device: str, local_rank: int) -> None:
         self.device = torch.device("cuda" if device == "gpu" else "cpu")
@@ -43,17 +36,13 @@ class Framework(Session):
         if self.device.type == "cuda":
             torch.cuda.synchronize()
 
-    def tensor(self, array: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(array.copy()).to(self.device)
+    def tensor(self, array: np.ndarray, dtype: str = "") -> torch.Tensor:
+        made = torch.from_numpy(array.copy()).to(self.device)
+        return made.to(torch.bfloat16) if dtype == "bfloat16" else made
 
     def array(self, tensor: torch.Tensor) -> np.ndarray:
-        return tensor.detach().cpu().numpy()
-
-    def narrow(self, array: np.ndarray) -> torch.Tensor:
-        return self.tensor(array).to(torch.bfloat16)
-
-    def wide(self, tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.to(torch.float32)
+        narrow = tensor.dtype == torch.bfloat16
+        return (tensor.float() if narrow else tensor).detach().cpu().numpy()
 
     def fused_allreduce(self, tensors: Dict[str, Any]) -> List[Any]:
         handles = [
@@ -82,11 +71,9 @@ class Framework(Session):
     def train(self, network: torch.nn.Module, batches: Batches, distributed: bool) -> None:
         optimizer: Any = torch.optim.SGD(network.parameters(), lr=RATE, momentum=MOMENTUM)
         if distributed:
-            optimizer = horovod.DistributedOptimizer(
-                optimizer, named_parameters=network.named_parameters()
-            )
+            named = network.named_parameters()
+            optimizer = horovod.DistributedOptimizer(optimizer, named_parameters=named)
         for x, y in batches:
             optimizer.zero_grad()
-            loss = torch.nn.functional.mse_loss(network(self.tensor(x)), self.tensor(y))
-            loss.backward()
+            torch.nn.functional.mse_loss(network(self.tensor(x)), self.tensor(y)).backward()
             optimizer.step()

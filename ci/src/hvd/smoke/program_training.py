@@ -8,7 +8,6 @@ from typing import Any, Callable, List, Tuple
 
 import numpy as np
 import program_reference as reference
-from program_reference import Expected
 from program_session import Session
 
 RATE, MOMENTUM = 0.1, 0.9
@@ -26,28 +25,26 @@ Trainer = Callable[[Any, Batches, bool], None]
 
 def run(session: Session) -> None:
     """Check the broadcast and every way of training of the framework, and of Keras."""
-    _run(session, session)
+    compare(session, session)
     if session.keras:
         import program_keras
 
-        _run(session, program_keras)
+        compare(session, program_keras)
 
 
-def _run(session: Session, framework: Any) -> None:
+def compare(session: Session, framework: Any) -> None:
     """Check the ways of training of a ``framework``, which has what `Session` says of training."""
-    joined = _batches(session.size)
+    samples, features = session.size * _BATCH, SHAPES[0][0]
+    x = reference.inputs("x", [(samples, features)] * _STEPS, "float64")
+    y = reference.inputs("y", [(samples, 1)] * _STEPS, "float64")
+    joined = list(zip(x, y))  # a batch of all ranks per step
     mine = slice(session.rank * _BATCH, (session.rank + 1) * _BATCH)
 
-    def check(
-        name: str,
-        network: Any,
-        call: Callable[[], None],
-        expected: Callable[[], Arrays],
-        most: float,
-    ) -> None:
+    def check(name: str, network: Any, call: Callable[[], None], alone: Any, most: float) -> None:
         def verify(_: Any) -> str:
-            for index, pair in enumerate(zip(framework.weights(network), expected())):
-                wrong = reference.mismatch(pair[0], Expected(pair[1], "float64", most))
+            for index, pair in enumerate(zip(framework.weights(network), alone())):
+                expected = reference.Expected(pair[1], "float64", most)
+                wrong = reference.mismatch(pair[0], expected)
                 if wrong:
                     return f"weight {index}: {wrong}"
             return ""
@@ -56,12 +53,12 @@ def _run(session: Session, framework: Any) -> None:
         session.recorder.check(name, call, verify, "float64", elements)
 
     network = framework.network(_weights(session.rank))  # until rank 0's is broadcast
-    name, broadcast = framework.broadcast_by, framework.broadcast
-    check(name, network, lambda: broadcast(network), lambda: _weights(0), 0.0)
+    call = lambda: framework.broadcast(network)  # noqa: E731
+    check(framework.broadcast_by, network, call, lambda: _weights(0), 0.0)
     for name, train in framework.trainers().items():
-        network = framework.network(_weights(0))
+        distributed = framework.network(_weights(0))
 
-        def call(train: Any = train, network: Any = network) -> None:
+        def steps(train: Any = train, network: Any = distributed) -> None:
             train(network, [(x[mine], y[mine]) for x, y in joined], True)
 
         def alone(train: Any = train) -> Arrays:
@@ -72,7 +69,7 @@ def _run(session: Session, framework: Any) -> None:
         # A mean over ranks of means over equal batches is the mean over the joined batch, up
         # to the order of additions: some hundred roundings of 1e-16 in float64, amplified a
         # little by each step.  A lost or unscaled gradient changes the weights by 1e-2.
-        check(name, network, call, alone, 1e-12)
+        check(name, distributed, steps, alone, 1e-12)
 
 
 def _weights(rank: int) -> Arrays:
@@ -80,11 +77,3 @@ def _weights(rank: int) -> Arrays:
         reference.inputs(f"weights {index}", [shape] * (rank + 1), "float64")[rank] / 3
         for index, shape in enumerate(SHAPES)
     ]
-
-
-def _batches(size: int) -> Batches:
-    """Return one joined batch of all ranks per step."""
-    samples, features = size * _BATCH, SHAPES[0][0]
-    x = reference.inputs("x", [(samples, features)] * _STEPS, "float64")
-    y = reference.inputs("y", [(samples, 1)] * _STEPS, "float64")
-    return list(zip(x, y))

@@ -4,32 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import pathlib
 import re
 import shutil
-import subprocess
-import types
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-from hvd.core import process
-from hvd.core.errors import CommandFailed, HvdError
+from hvd.core import check, process
+from hvd.core.check import State
+from hvd.core.errors import HvdError
 from hvd.host import mpi
 from hvd.model import check_build
 from hvd.model.check_build import Expectation
-from hvd.smoke import attribution, records
-from hvd.smoke.launch import (
-    CHECK_BUILD,
-    OWN_GPU,
-    Launcher,
-    Target,
-    find_program,
-    launch,
-    launchers,
-)
+from hvd.smoke import records
+from hvd.smoke.launch import OWN_GPU, Launcher, Target, find_program, launch, launchers
 
 #: The frameworks whose operations are run, and their names in the program.
-FRAMEWORKS = {"pytorch": "torch", "tensorflow": "tensorflow", "mxnet": "mxnet"}
+FRAMEWORKS = check_build.PLUGINS
 #: Print how many GPUs a framework sees.
 _GPUS = {
     "torch": "import torch; print(torch.cuda.device_count())",
@@ -40,36 +30,40 @@ _GPUS = {
 
 
 @dataclasses.dataclass
-class Check:
-    """The findings of one check.
+class Check(check.Check):
+    """A check of the smoke test.
 
     Args:
         name: ``check-build``, or the words that a user would type to launch the ranks; followed
             by the framework if Horovod was built for several.
-        seconds: wall time.
-        failures: one text per failure, the cause first; none if the check passed.
         log: all output; None if nothing could be started.
         operations, bandwidth: as the functions of these names return them.
-        details: for ``check-build`` the ``items``; for a launch the ``framework`` and the
-            ``mpi_libraries`` that Horovod loaded; for both, what was ``left_out`` and why.
+        left_out: dicts with the ``operation`` that is not checked, and the ``reason``.
+        mpi_libraries: paths of those that Horovod loaded.
     """
 
-    name: str
     seconds: float = 0.0
-    failures: List[str] = dataclasses.field(default_factory=list)
     log: Optional[pathlib.Path] = None
     operations: List[Dict[str, Any]] = dataclasses.field(default_factory=list)
     bandwidth: List[Dict[str, Any]] = dataclasses.field(default_factory=list)
-    details: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    left_out: List[Dict[str, str]] = dataclasses.field(default_factory=list)
+    mpi_libraries: List[str] = dataclasses.field(default_factory=list)
 
     @property
-    def passed(self) -> bool:
-        return not self.failures
+    def failures(self) -> List[str]:
+        """One line per failure, the cause first; none if the check passed."""
+        return self.detail.splitlines() if self.state is State.fail else []
+
+    def fail(self, *failures: str) -> None:
+        """Record ``failures``, if there are any."""
+        if failures:
+            self.state = State.fail
+            self.detail = "\n".join(" ".join(each.split()) for each in failures)
 
     def to_dict(self) -> Dict[str, Any]:
         """Return the check as it is in JSON."""
-        log = None if self.log is None else str(self.log)
-        return {**dataclasses.asdict(self), "passed": self.passed, "log": log}
+        passed = self.state is State.ok
+        return {**dataclasses.asdict(self), "passed": passed, "failures": self.failures}
 
 
 def smoke_plan(
@@ -84,57 +78,47 @@ def smoke_plan(
 ) -> List[Tuple[str, Callable[[], Check]]]:
     """Return the checks of a built Horovod: their names and the functions that perform them.
 
-    First what was built is compared with ``expectation``, then every launcher that it allows
-    runs on ``ranks`` ranks, for one framework after the other.
+    What was built is compared with ``expectation``, then every launcher that it allows starts
+    ``ranks`` ranks, for one framework after the other.
 
     Args:
         out: directory for logs and records, one for each check in it.
         timeout: limit of each check, in seconds.
         mpi4py: with MPI as controller, check that mpi4py works beside Horovod.
         gpu: as for `launchers`, of the build.
-
-    Raises:
-        HvdError: there is nothing to run for any of the expected frameworks or controllers.
     """
-    frameworks = _frameworks(expectation)
+    frameworks = [FRAMEWORKS[name] for name in FRAMEWORKS if name in expectation.frameworks]
     if not frameworks or not launchers(expectation):
         raise HvdError(
             f"no smoke test for frameworks {sorted(expectation.frameworks)} with controllers"
             f" {sorted(expectation.controllers)}",
             f"expect one of {sorted(FRAMEWORKS)}, and of mpi and gloo",
         )
-    gpus = {name: _gpus(target, name) if gpu else 0 for name in frameworks}
     left_out = _unable(target, expectation)
-    for name in frameworks:
-        if gpu and not gpus[name]:
-            left_out[f"horovod.{name} on GPUs"] = "it sees no GPU on this machine"
-    perform = functools.partial(check_build_items, target, expectation, out, timeout, left_out)
-    plan: List[Tuple[str, Callable[[], Check]]] = [("check-build", perform)]
-    several = len(frameworks) > 1
+    plan: List[Tuple[str, Callable[[], Check]]] = []
     for framework in frameworks:
-        for launcher in launchers(expectation, gpu if gpus[framework] else ""):
+        count = _gpus(target, framework) if gpu else 0
+        if gpu and not count:
+            left_out[f"horovod.{framework} on GPUs"] = "it sees no GPU on this machine"
+        for launcher in launchers(expectation, gpu if count else ""):
             if launcher.name in left_out:
                 continue
             on_gpu = launcher.device == "gpu"
-            # its buffers are on the CPU
-            by_mpi = mpi4py and launcher.controller == "mpi" and not on_gpu
-            keras = framework == "tensorflow" and "keras" in expectation.extras
-            options = ["--mpi4py"] * by_mpi + ["--keras"] * keras
-            name = launcher.name + (f" ({framework})" if several else "")
+            # mpi4py's buffers are on the CPU
+            options = ["--mpi4py"] * (mpi4py and launcher.controller == "mpi" and not on_gpu)
+            options += ["--keras"] * (framework == "tensorflow" and "keras" in expectation.extras)
+            name = launcher.name + (f" ({framework})" if len(frameworks) > 1 else "")
             perform = functools.partial(
                 run_launcher,
                 *(launcher, target, out, *options),
                 name=name,
                 framework=framework,
-                ranks=min(ranks, gpus[framework]) if on_gpu and gpu in OWN_GPU else ranks,
+                ranks=min(ranks, count) if on_gpu and gpu in OWN_GPU else ranks,
                 timeout=timeout,
             )
             plan.append((name, perform))
-    return plan
-
-
-def _frameworks(expectation: Expectation) -> List[str]:
-    return [FRAMEWORKS[name] for name in FRAMEWORKS if name in expectation.frameworks]
+    first = functools.partial(check_build_items, target, expectation, out, timeout, left_out)
+    return [("check-build", first), *plan]
 
 
 def check_build_items(
@@ -142,45 +126,34 @@ def check_build_items(
     expectation: Expectation,
     out: pathlib.Path,
     timeout: float = 120.0,
-    left_out: Mapping[str, str] = types.MappingProxyType({}),
+    left_out: Optional[Mapping[str, str]] = None,
 ) -> Check:
-    """Compare ``horovodrun --check-build`` with ``expectation``, item by item.
+    """Compare ``horovodrun --check-build`` with ``expectation``.
 
     ``left_out`` has the checks that are not tried, and why.
     """
-    check = Check("check-build")
-    if left_out:
-        check.details["left_out"] = [
-            {"operation": name, "dtype": "every type", "reason": reason}
-            for name, reason in left_out.items()
-        ]
+    found = Check("check-build", log=out / "check-build" / "log.txt")
+    found.left_out = [{"operation": k, "reason": v} for k, v in (left_out or {}).items()]
+    # https://github.com/horovod/horovod/pull/3272: before 0.25, it ends by os._exit(), which
+    # loses what is not flushed
+    env = {**target.environment, "PYTHONUNBUFFERED": "1"}
     try:
-        horovodrun = find_program(target, "horovodrun")
-        command = [target.python, CHECK_BUILD, horovodrun, *_frameworks(expectation)]
-        check.log = out / "check-build" / "log.txt"
-        completed = process.run(command, log=check.log, env=target.environment, timeout=timeout)
-        check.seconds = completed.seconds
-        report = check_build.parse(completed.output)
-        check.failures = check_build.differences(report, expectation)
-        check.details["items"] = check_build.table(report, expectation)
-    except check_build.CheckBuildError as error:
-        check.failures = [str(error)]
+        command = [find_program(target, "horovodrun"), "--check-build", "--verbose"]
+        completed = process.run(command, log=found.log, env=env, timeout=timeout)
+        found.seconds = completed.seconds
+        found.fail(*check_build.differences(completed.output, expectation))
     except HvdError as error:
-        check.failures = [error.message]
-        check.seconds = error.seconds if isinstance(error, CommandFailed) else 0.0
-    return check
+        found.fail(error.message)
+    return found
 
 
 def _unable(target: Target, expectation: Expectation) -> Dict[str, str]:
     """Return the launchers that cannot start ranks with the target's MPI, and why."""
-    found = launchers(expectation)
-    over_mpi = [each.name for each in found if each.cluster and each.controller == "mpi"]
-    if not over_mpi:
-        return {}
-    try:
-        kind = mpi.of_launcher(find_program(target, "mpirun"))
-    except HvdError:
-        return {}  # each of them reports it
+    over_mpi = [
+        each.name for each in launchers(expectation) if each.cluster and each.controller == "mpi"
+    ]
+    mpirun = shutil.which("mpirun", path=target.environment.get("PATH", ""))
+    kind = mpi.of_launcher(mpirun) if over_mpi and mpirun else None
     if kind is None or kind[0] == "openmpi":
         return {}
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/spark/mpi_run.py
@@ -189,19 +162,12 @@ def _unable(target: Target, expectation: Expectation) -> Dict[str, str]:
 
 
 def _gpus(target: Target, framework: str) -> int:
-    """Return how many GPUs a framework sees; 0 if it cannot say."""
-    try:
-        done = subprocess.run(
-            [target.python, "-c", _GPUS[framework]],
-            env=dict(target.environment),
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=True,
-        )
-        return int(done.stdout.split()[-1])
-    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
-        return 0  # its import will show what is wrong with it
+    """Return how many GPUs a framework sees; 0 if it cannot say, as its import will show."""
+    said = process.output(
+        target.python, "-c", _GPUS[framework], env=target.environment, timeout=120
+    )
+    last = said.split()[-1:]
+    return int(last[0]) if last and last[0].isdigit() else 0
 
 
 def run_launcher(
@@ -221,65 +187,60 @@ def run_launcher(
         name: of the check; that of the launcher by default.
         framework: by its name in the program.
     """
-    check = Check(name or launcher.name, details={"framework": framework})
-    directory = (out / re.sub(r"[^a-z0-9]+", "-", check.name.lower()).strip("-")).absolute()
+    found = Check(name or launcher.name)
+    directory = (out / re.sub(r"[^a-z0-9]+", "-", found.name.lower()).strip("-")).absolute()
     shutil.rmtree(directory, ignore_errors=True)  # with the records of an earlier run
     directory.mkdir(parents=True)
     words = ("--framework", framework, *options)
     try:
         over = launch(launcher, target, directory, *words, ranks=ranks, timeout=timeout)
     except HvdError as error:
-        check.failures = [error.message]
-        return check
-    found = records.read(directory)
-    check.log, check.seconds = over.log, over.seconds
-    check.failures = attribution.failures(over, found)
-    initialised = [rank for rank in found if rank.rank is not None]
-    check.operations = operations(initialised)
-    check.bandwidth = bandwidth(initialised)
-    if initialised:
-        check.details["mpi_libraries"] = initialised[0].mpi_libraries
-        check.details["left_out"] = initialised[0].left_out
-    return check
+        found.fail(error.message)
+        return found
+    known = records.read(directory)
+    found.log, found.seconds = over.log, over.seconds
+    found.fail(*records.failures(over, known))
+    initialised = [rank for rank in known if rank.rank is not None]
+    found.operations = operations(initialised)
+    found.bandwidth = bandwidth(initialised)
+    for rank in initialised[:1]:
+        found.mpi_libraries, found.left_out = rank.mpi_libraries, rank.left_out
+    return found
 
 
 def operations(ranks: List[records.Rank]) -> List[Dict[str, Any]]:
     """Return one row per operation, in order; every rank runs the same ones.
 
-    Returns:
-        Dicts with ``operation`` (name), ``dtype``, ``elements`` (the most that a rank
-        contributed), and by rank ``seconds`` (wall time) and ``ok``; both are None on a rank
-        that did not end it.
+    Each has ``operation``, ``dtype`` and ``elements`` of the first rank, and by rank ``seconds``
+    (wall time) and ``ok``; both are None on a rank that did not end it.
     """
-    rows = []
-    for same in itertools.zip_longest(*(rank.operations for rank in ranks)):
-        started = {str(rank.number): each for rank, each in zip(ranks, same) if each}
-        sizes = [each.elements for each in started.values() if each.elements is not None]
-        first = next(iter(started.values()))
-        rows.append(
-            {
-                "operation": first.operation,
-                "dtype": first.dtype,
-                "elements": max(sizes, default=None),
-                "seconds": {number: each.seconds for number, each in started.items()},
-                "ok": {number: each.ok for number, each in started.items()},
-            }
-        )
+    rows: List[Dict[str, Any]] = []
+    for rank in ranks:
+        for place, each in enumerate(rank.operations):
+            if place == len(rows):
+                named = {key: getattr(each, key) for key in ("operation", "dtype", "elements")}
+                rows.append({**named, "seconds": {}, "ok": {}})
+            rows[place]["seconds"][str(rank.number)] = each.seconds
+            rows[place]["ok"][str(rank.number)] = each.ok
     return rows
 
 
 def bandwidth(ranks: List[records.Rank]) -> List[Dict[str, Any]]:
     """Return the bandwidth by method and message size, from the slowest rank's time.
 
+    With S the bytes that each rank contributes, n the ranks and t the seconds of one allreduce,
+    the algorithm bandwidth is S / t, and the bus bandwidth 2 (n - 1) / n * S / t: what each rank
+    has to send, and to receive, in the best possible algorithm, to compare with the link's
+    (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md).
+
     Returns:
         Dicts with ``method`` (``horovod``, ``mpi4py``), ``bytes`` of a message, ``seconds``, and
-        ``algorithm_mb_s`` and ``bus_mb_s`` in 10**6 B/s as `program_bandwidth` defines them.
+        ``algorithm_mb_s`` and ``bus_mb_s`` in 10**6 B/s.
     """
     slowest: Dict[Tuple[str, int], float] = {}
-    for rank in ranks:
-        for row in rank.bandwidth:
-            key = row["method"], row["bytes"]
-            slowest[key] = max(slowest.get(key, 0.0), row["seconds"])
+    for row in (row for rank in ranks for row in rank.bandwidth):
+        key = row["method"], row["bytes"]
+        slowest[key] = max(slowest.get(key, 0.0), row["seconds"])
     n = len(ranks)
     return [
         {
