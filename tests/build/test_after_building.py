@@ -41,16 +41,16 @@ def test_two_ranks_from_activate_sh(built, tmp_path):
 
 
 def doctor(built, status, **shell):
-    """Check to its state and finding."""
+    """Check to its state and detail."""
     output = built.hvd("doctor", "--json", status=status, **shell)
     report = json.loads(output[output.index("{") :])
-    return {each["check"]: each for each in report["checks"]}
+    return {each["name"]: each for each in report["checks"]}
 
 
 def test_doctor_of_a_sound_build(built_horovod):
     found = doctor(built_horovod, 0, LD_LIBRARY_PATH="")
     assert {each["state"] for each in found.values()} == {"ok"}, found
-    assert "libmpi" in found["MPI linked"]["finding"]
+    assert "libmpi" in found["MPI linked"]["detail"]
 
 
 def test_doctor_finds_what_was_planted(built_horovod, tmp_path):
@@ -74,7 +74,7 @@ def test_doctor_finds_what_was_planted(built_horovod, tmp_path):
         ("LD_LIBRARY_PATH", "fail", f"{shadow} hides"),
         ("build", "warn", "packages/py_horovod/package.py"),
     ):
-        assert planted[check]["state"] == state and finding in planted[check]["finding"]
+        assert planted[check]["state"] == state and finding in planted[check]["detail"]
 
 
 @pytest.fixture(scope="session")

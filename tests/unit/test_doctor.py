@@ -28,7 +28,7 @@ IMPORTED = {
     "mpi": "Open MPI v4.1.8",
 }
 MPIRUN, OTHER = ("/opt/ompi/bin/mpirun", "openmpi 4.1.8"), ("/opt/mpich/bin/mpirun", "mpich 4.1")
-FABRIC = {"MPICH_GPU_SUPPORT_ENABLED": "1"}
+SITE = {"NCCL_NET": "AWS Libfabric"}
 NO_DRIVER = Gpus(reason="nvidia-smi shows no GPU")
 
 
@@ -63,10 +63,10 @@ def found(monkeypatch):
             "gpus": Gpus((12, 4), capabilities=("8.0", "8.0")),
             "shadowed": {},
             "built": BUILT,
-            **IMPORTED_FACT,
+            "imported": IMPORTED,
             **changes,
         }
-        subject = object.__new__(Subject)
+        subject = object.__new__(Subject)  # its facts are not asked for but planted
         mpirun = facts.pop("mpirun", MPIRUN), facts.pop("shell_mpirun", MPIRUN)
         subject.launcher = lambda variables: mpirun[variables is subject.shell]
         vars(subject).update(facts)
@@ -82,10 +82,6 @@ def found(monkeypatch):
         return {each.name: each for each in checks.examine_built(subject)}
 
     return examine
-
-
-IMPORTED_FACT = {"imported": IMPORTED}
-SITE = {"NCCL_NET": "AWS Libfabric"}
 
 
 @pytest.fixture(autouse=True)
