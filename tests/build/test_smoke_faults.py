@@ -110,7 +110,7 @@ def faulty(built_horovod, tmp_path):
         target = first_in(built_horovod.target, "PYTHONPATH", directory)
         options = ("--quick", "--mpi4py") if launcher.controller == "mpi" else ("--quick",)
         found = run_launcher(launcher, target, tmp_path, *options, ranks=2, timeout=timeout)
-        assert not found.passed and found.log.is_file()
+        assert found.failures and found.log.is_file()
         assert processes_of(tmp_path) == []
         return found
 
@@ -132,8 +132,8 @@ def processes_of(out: pathlib.Path) -> List[str]:
 @pytest.mark.parametrize("launcher", [MPIRUN, GLOO], ids=lambda launcher: launcher.name)
 def test_killed_rank_is_named(faulty, launcher):
     culprit, other = faulty(KILL, launcher).failures
-    assert culprit == f"rank 1 died (signal 9) in {OPERATION}"
-    assert other.startswith(f"rank 0 was waiting in {OPERATION}")
+    assert re.match(rf"rank 1 on \S+ died of signal 9 \(Killed\) in {OPERATION}", culprit)
+    assert re.match(rf"rank 0 on \S+ .* in {OPERATION}", other)
 
 
 def test_hung_rank_is_named_and_nothing_is_left(faulty, built_horovod):
@@ -142,18 +142,17 @@ def test_hung_rank_is_named_and_nothing_is_left(faulty, built_horovod):
     # ranks must reach the fault in this time
     limit = max(25.0, *(2 * check["seconds"] for check in report["checks"]))
     begin = time.monotonic()
-    culprit, *others = faulty(HANG, timeout=limit).failures
+    culprit, other = faulty(HANG, timeout=limit).failures
     assert time.monotonic() - begin < 2 * limit
-    assert re.match(rf"rank 1 hung in {OPERATION}, killed after \d+ s", culprit)
-    assert "sitecustomize.py" in culprit  # the place where it slept
-    assert others == [f"rank 0 was waiting in {OPERATION}"]
+    assert re.match(rf"rank 1 on \S+ hung in {OPERATION}, at .*sitecustomize.py", culprit)
+    assert re.match(rf"rank 0 on \S+ was waiting in {OPERATION}", other)
 
 
 # What a rank says of its own results is the same under each launcher: one is enough for these.
 def test_wrong_sum_is_named(faulty):
     check = faulty(WRONG)
     (failure,) = check.failures
-    assert failure.startswith(f"rank 1: wrong result in {OPERATION}: expected ")
+    assert re.match(rf"rank 1 on \S+: wrong result in {OPERATION}: expected ", failure)
     assert "max difference 0.5" in failure
     assert "1000 of 1000 elements differ" in failure
     # the other operations still ran, on both ranks

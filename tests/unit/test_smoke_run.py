@@ -17,7 +17,7 @@ from hvd.core.errors import HvdError
 from hvd.model import check_build
 from hvd.model.check_build import Expectation
 from hvd.smoke import run
-from hvd.smoke.launch import LAUNCHERS, PROGRAM, Target, environment, find_program, launchers
+from hvd.smoke.launch import LAUNCHERS, PROGRAM, Target, environment, launchers
 
 MPI_ONLY = Expectation(
     "0.28.1", frozenset({"pytorch"}), frozenset({"mpi"}), frozenset({"nccl", "mpi"})
@@ -188,12 +188,6 @@ def test_launchers_follow_the_build(controllers: set, operations: set, names: li
     assert [launcher.name for launcher in launchers(expected)] == names
 
 
-def test_commands() -> None:
-    found = [" ".join(launcher.command("/bin/x", 4)) for launcher in LAUNCHERS[:3]]
-    gloo = "--gloo -np 4 -H localhost:4"
-    assert found == ["/bin/x -np 4", "/bin/x --mpi -np 4 -H localhost:4", f"/bin/x {gloo}"]
-
-
 @pytest.mark.parametrize(
     ("gpu", "gpus", "tried"),
     [
@@ -248,12 +242,6 @@ def test_root_is_allowed_and_ssh_replaced_where_needed(
     assert (settings.get("OMPI_ALLOW_RUN_AS_ROOT") == "1") == (user == 0)
     agent = settings.get("OMPI_MCA_plm_rsh_agent")
     assert agent is None if program else os.access(agent, os.X_OK)
-
-
-def test_programs_come_from_the_target_only(target: Target, tmp_path: pathlib.Path) -> None:
-    assert find_program(target, "mpirun") == str(tmp_path / "bin" / "mpirun")
-    with pytest.raises(HvdError, match="python3 is not on the PATH"):
-        find_program(target, "python3")
 
 
 def test_every_framework_is_run_with_every_launcher(target: Target, tmp_path) -> None:

@@ -126,40 +126,19 @@ def _mismatch(subject: Subject, launcher: Tuple[str, str]) -> str:
     return "" if library.startswith(f"{prefix}/") else f"{path} is of another MPI than {library}"
 
 
-def _mpi_transport(subject: Subject) -> Result:
-    """Open MPI can use the adapter that is there; it chooses by itself unless it is told."""
-    said = process.output("ompi_info", "--parsable", env=subject.own)
-    fast = set(re.findall(r"^mca:(pml:ucx|mtl:ofi|mtl:psm2):version", said, re.MULTILINE))
-    if not said or not subject.adapters:
-        return ok, f"{'an adapter' if subject.adapters else 'no adapter'}, nothing to compare"
-    adapters = ", ".join(subject.adapters)
-    if not fast:
-        remedy = "use an Open MPI with UCX: openmpi fabrics=ucx"
-        return warn, f"{adapters} is there, and Open MPI has TCP alone", remedy
-    if subject.shell.get("OMPI_MCA_pml") == "ob1":
-        found = f"{adapters} is there, and OMPI_MCA_pml=ob1 goes over TCP"
-        return warn, found, "unset OMPI_MCA_pml"
-    return ok, f"{adapters}, by {', '.join(sorted(fast))}"
-
-
 def _nccl(subject: Subject) -> Result:
     """NCCL is linked shared, and there is one copy of it."""
-    name = "librccl.so" if subject.built.gpu == "rocm" else "libnccl.so"
-    if (
-        name == "libnccl.so"
-        and subject.needed
-        and not re.search(r"UND nccl|\[libnccl", subject.needed)
-    ):
-        state = warn if subject.built.nccl_link == "static" else fail
+    if subject.built.nccl_link == "static":
         found = "linked static: neither the site's NCCL nor a network plugin can replace it"
-        return state, found, "build it with nccl_link=shared"
+        return warn, found, "build it with nccl_link=shared"
+    name = "librccl.so" if subject.built.gpu == "rocm" else "libnccl.so"
     files = subject.library(name)
-    if not files:
-        return fail, f"{name} is not loaded", "load the module that has it"
     if len(files) > 1:
         found = f"two in one process: {', '.join(files)}"
         return fail, found, "build Horovod with the framework's own NCCL"
-    return ok, f"shared: {files[0]}"
+    if not files:
+        return fail, f"{name} is not loaded", "load the module that has it"
+    return ok, files[0]
 
 
 def _cuda(subject: Subject) -> Result:
@@ -256,7 +235,6 @@ CHECKS: Dict[Tuple[str, str], Callable[[Subject], Result]] = {
     ("check-build", ""): _check_build,
     ("MPI linked", "mpi"): _mpi_linked,
     ("MPI in PATH", "mpi"): _mpi_in_path,
-    ("MPI transport", "mpi"): _mpi_transport,
     ("NCCL", "nccl"): _nccl,
     ("CUDA", "cuda"): _cuda,
     ("fabric variables", ""): _site,

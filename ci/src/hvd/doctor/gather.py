@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import json
 import os
-import pathlib
 import re
 import shutil
 from typing import Any, Dict, List, Mapping, Tuple
@@ -72,7 +71,7 @@ class Subject:
         said = process.output(*command, env=self.after, timeout=TIMEOUT)
         if not said:
             error = f"a Python that imports it crashes: {' '.join(command)}"
-            return {"errors": {"horovod": error}, "loaded": [], "extensions": [], "mpi": ""}
+            return {"errors": {"horovod": error}, "loaded": [], "mpi": ""}
         return json.loads(said.splitlines()[-1])
 
     def library(self, *names: str) -> List[str]:
@@ -101,11 +100,11 @@ class Subject:
 
         This asks the loader itself, by ldd, which is for files that are trusted to run.
         """
-        files = [*self.imported["extensions"], self.python, *self.library(*MPI_LIBRARIES)]
-        files += [path for path in [self.launcher(self.own)[0]] if path]
+        files = [path for path in self.imported["loaded"] if "/horovod/" in path]
+        files += [*self.library(*MPI_LIBRARIES), self.python, self.launcher(self.own)[0]]
         places: List[Dict[str, str]] = [{}, {}]
         for found, variables in zip(places, (self.own, self.after)):
-            for file in files:
+            for file in filter(None, files):
                 said = process.output("ldd", file, env=variables)
                 for name, path in re.findall(r"^\s*(\S+) => (/\S+)", said, re.MULTILINE):
                     found.setdefault(name, path)
@@ -115,17 +114,3 @@ class Subject:
             for name in sorted(set(before) & set(after))
             if before[name] != after[name]
         }
-
-    @functools.cached_property
-    def needed(self) -> str:
-        """The libraries and symbols that Horovod's extensions need, as readelf prints them."""
-        return "\n".join(
-            process.output("readelf", "--wide", "--dynamic", "--dyn-syms", path, env=self.own)
-            for path in self.imported["extensions"]
-        )
-
-    @functools.cached_property
-    def adapters(self) -> List[str]:
-        """InfiniBand, RoCE and Omni-Path: what the kernel has of them."""
-        # https://docs.kernel.org/admin-guide/abi-stable-files.html
-        return sorted(path.name for path in pathlib.Path("/sys/class/infiniband").glob("*"))

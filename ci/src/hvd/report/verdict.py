@@ -25,27 +25,19 @@ class Case(NamedTuple):
 
 def cases(report: RunReport) -> Iterator[Case]:
     """Yield the cases of a run in its order."""
-    checks = {check["name"]: check for check in report.checks}
     for stage in report.stages:
         failed = stage.status == "failed"
-        for step in stage.steps:
-            check = checks.get(step.name) if stage.name == "smoke" else None
-            failures, skipped = [], None
-            if check:
-                failures = list(check["failures"])
-            elif step.status == "skipped" or (step.status == "failed" and not failed):
-                skipped = step.detail  # the stage went on without it
-            if step.status == "failed" and failed and not failures:
-                failures = [step.detail or "no reason given"]
-            log = check["log"] if check else step.log
-            yield Case(stage.name, step.name, step.seconds, failures, skipped, log)
+        for step in stage.steps if stage.name != "smoke" or not report.checks else ():
+            broken = step.status == "failed"
+            failures = [step.detail or "no reason given"] if broken and failed else []
+            # a step may fail and the stage go on without it
+            skipped = step.detail if step.status == "skipped" or (broken and not failed) else None
+            yield Case(stage.name, step.name, step.seconds, failures, skipped, step.log)
         if failed and not any(step.status == "failed" for step in stage.steps):
             failures = ["the stage failed, but none of its steps did"]
             yield Case(stage.name, stage.name, stage.seconds, failures)
-    steps = {step.name for stage in report.stages for step in stage.steps}
-    for name, check in checks.items():
-        if name not in steps:
-            yield Case("smoke", name, check["seconds"], check["failures"], log=check["log"])
+    for check in report.checks:
+        yield Case("smoke", check["name"], check["seconds"], check["failures"], log=check["log"])
     if not report.stages and not report.checks:
         yield Case("run", "run", failures=["nothing was run"])
 

@@ -3,21 +3,13 @@
     mpirun -np 2 python program.py --framework torch --controller mpi --out DIR --ranks 2
 
 Needs the standard library of Python 3.6, NumPy, Horovod, its framework and, with ``--mpi4py``,
-mpi4py.  The exit status is 0 if every result was right.  ``program_cluster.py`` takes the same
-arguments and starts the ranks in a cluster.
+mpi4py.  The exit status is 0 if every result was right.
 
 Each process records what it does in ``DIR/process-HOST-PID.txt``, which is complete up to the
-moment of a crash.  A line that begins with ``{`` is an event:
-
-``start``, ``end``
-    An operation, as `hvd.smoke.records.Operation` describes it.
-``bandwidth``, ``left_out``
-    A row of the table of that name.
-others
-    Attributes of the process, as `hvd.smoke.records.Rank` describes them.
-
-The other lines are stacks.  faulthandler writes one when the process crashes, is told to
-terminate, or has reached ``--limit``.
+moment of a crash.  A line that begins with ``{`` is an event, whose other keys are those of
+`hvd.smoke.records.Operation` (``start``, ``end``), a row of a table (``bandwidth``, ``left_out``)
+or attributes of `hvd.smoke.records.Rank`.  The other lines are the stacks that faulthandler
+writes when the process crashes, is told to terminate, or has reached ``--limit``.
 """
 
 import argparse
@@ -71,9 +63,7 @@ class Recorder:
     ) -> Any:
         """Run ``call`` as ``operation``, record its wall time, and return its result.
 
-        Args:
-            verify: returns what is wrong with the result, "" if nothing is.
-            dtype, elements: type and number of the elements that this rank contributes, if any.
+        ``verify`` returns what is wrong with the result, "" if nothing is.
         """
         current = {"operation": operation, "dtype": dtype, "elements": elements}
         self.emit("start", **current)
@@ -151,8 +141,8 @@ def work(recorder: Recorder, arguments: argparse.Namespace) -> int:
     faulthandler.enable(file=recorder.file, all_threads=False)
     if session.size != arguments.ranks:
         return 1  # the tool sees it from the init events
-    controllers = [name for name in ("mpi", "gloo") if session.controlled_by(name)]
-    session.check("controller", lambda: controllers, [arguments.controller])
+    controllers = " ".join(name for name in ("mpi", "gloo") if session.controlled_by(name))
+    session.check("controller", lambda: controllers, arguments.controller)
     # After Horovod's import, so that Horovod and its framework choose the libraries.
     import program_operations
 
@@ -177,15 +167,16 @@ def mpi_libraries() -> List[str]:
 def parse() -> argparse.Namespace:
     """Return the arguments of the command line."""
     parser = argparse.ArgumentParser(description="One rank of a Horovod smoke test.")
-    parser.add_argument("--framework", choices=("torch", "tensorflow", "mxnet"), required=True)
-    parser.add_argument("--controller", choices=("mpi", "gloo"), required=True)
-    parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu", help="of the tensors")
-    parser.add_argument("--ranks", type=int, required=True, help="how many there have to be")
-    parser.add_argument("--out", type=pathlib.Path, required=True, help="existing directory")
-    parser.add_argument("--limit", type=int, default=600, help="seconds before it is ended")
-    parser.add_argument("--mpi4py", action="store_true", help="check mpi4py as well; with mpi")
-    parser.add_argument("--keras", action="store_true", help="check Keras; with tensorflow")
-    parser.add_argument("--quick", action="store_true", help="fewer and smaller sizes")
+    add = parser.add_argument
+    add("--framework", choices=("torch", "tensorflow", "mxnet"), required=True)
+    add("--controller", choices=("mpi", "gloo"), required=True)
+    add("--device", choices=("cpu", "gpu"), default="cpu", help="of the tensors")
+    add("--ranks", type=int, required=True, help="how many there have to be")
+    add("--out", type=pathlib.Path, required=True, help="existing directory")
+    add("--limit", type=int, default=600, help="seconds before it is ended")
+    add("--mpi4py", action="store_true", help="check mpi4py as well; with mpi")
+    add("--keras", action="store_true", help="check Keras; with tensorflow")
+    add("--quick", action="store_true", help="fewer and smaller sizes")
     return parser.parse_args()
 
 

@@ -56,7 +56,7 @@ def compression(session: Session) -> None:
         session.collective(
             "allreduce sum compressed to bfloat16",
             ["float32"],
-            [(1000,)] * session.size,
+            [(333,)] * session.size,
             functools.partial(session.allreduce, operation="sum", compression=narrow),
             lambda arrays, _: reduced("sum", arrays, "bfloat16"),
         )

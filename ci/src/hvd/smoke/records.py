@@ -155,9 +155,9 @@ def failures(launch: Launch, ranks: Sequence[Rank]) -> List[str]:
     if any(rank.rank is None for rank in culprits):
         texts.append(_provenance(launch, ranks))
     for rank in ranks:
-        for each in rank.operations:
-            if each.ok is False:
-                texts.append(f"{rank.label}: wrong result in {each}: {each.detail}")
+        wrong = [f"{each}: {each.detail}" for each in rank.operations if each.ok is False]
+        more = f", and in {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        texts += [f"{rank.label}: wrong result in {each}{more}" for each in wrong[:1]]
     if len(ranks) < launch.ranks:
         texts.append(
             f"{name} {ended}, and only {len(ranks)} of {launch.ranks} ranks left a record"
