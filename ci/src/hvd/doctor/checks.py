@@ -123,7 +123,9 @@ def _mismatch(subject: Subject, launcher: Tuple[str, str]) -> str:
         return "" if known == version else text
     # not every MPI says what it is: compare places
     prefix = os.path.dirname(os.path.dirname(os.path.realpath(path)))
-    return "" if library.startswith(f"{prefix}/") else f"{path} is of another MPI than {library}"
+    return (
+        "" if library.startswith(f"{prefix}/") else f"{path} belongs to another MPI than {library}"
+    )
 
 
 def _nccl(subject: Subject) -> Result:

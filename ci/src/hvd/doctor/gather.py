@@ -1,4 +1,4 @@
-"""What several checks ask of this machine and of the environment; each is asked once."""
+"""Facts of this machine and of the environment that several checks need."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Subject:
 
     @functools.cached_property
     def imported(self) -> Dict[str, Any]:
-        """What a process that imports Horovod has; see ``imports.py``."""
+        """Errors, libraries and MPI of a process that imports Horovod; see ``imports.py``."""
         frameworks = sorted(self.built.expectation.frameworks)
         names = [f"horovod.{PLUGINS[name]}" for name in frameworks]
         command = [self.python, imports.__file__, *names]

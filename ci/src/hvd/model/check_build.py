@@ -1,4 +1,4 @@
-"""What ``horovodrun --check-build`` has to list, compared by the recipe.
+"""The output of ``horovodrun --check-build``, compared by the recipe with what was asked for.
 
 ``horovodrun --check-build`` exits with 0 whatever is missing (horovod/runner/launch.py,
 ``check_build``), so its text has to be compared.

@@ -17,12 +17,8 @@ def trainers() -> Dict[str, Trainer]:
 
 def network(weights: Arrays) -> Any:
     (features, hidden), _, (_, outputs), _ = SHAPES
-    made = keras.models.Sequential(
-        [
-            keras.layers.Dense(hidden, activation="tanh", input_shape=(features,)),
-            keras.layers.Dense(outputs),
-        ]
-    )
+    first = keras.layers.Dense(hidden, activation="tanh", input_shape=(features,))
+    made = keras.models.Sequential([first, keras.layers.Dense(outputs)])
     made.set_weights(weights)
     made.compile(optimizer=_sgd(), loss="mean_squared_error")
     return made

@@ -125,15 +125,9 @@ class Session:
             arrays = reference.inputs(operation, shapes, dtype, reduction)
             mine = arrays[self.rank]
             # the name has to be the same on all ranks
-            start = functools.partial(call, self.tensor(mine, dtype))
             name = f"{operation} {dtype} {arrays[0].size}"
-            self.check(
-                operation,
-                functools.partial(start, name=name),
-                expect(arrays, dtype),
-                dtype,
-                mine.size,
-            )
+            start = functools.partial(call, self.tensor(mine, dtype), name=name)
+            self.check(operation, start, expect(arrays, dtype), dtype, mine.size)
 
     def mismatch(self, got: Any, expected: Any) -> str:
         """Return how a result differs from what is ``expected``, "" if it does not.

@@ -20,15 +20,14 @@ class Framework(Session):
         number = local_rank % len(gpus) if gpus else 0
         # The ranks of a test share few cores; threads of their own would fight for them.
         if tf.__version__.startswith("1."):
-            options = {"device_count": {"GPU": 0}}
+            v1 = tf.compat.v1
+            options = {"intra_op_parallelism_threads": 1, "inter_op_parallelism_threads": 1}
             if device == "gpu":
-                gpu = tf.compat.v1.GPUOptions(visible_device_list=str(number), allow_growth=True)
-                options = {"gpu_options": gpu}
-            tf.compat.v1.enable_eager_execution(
-                tf.compat.v1.ConfigProto(
-                    intra_op_parallelism_threads=1, inter_op_parallelism_threads=1, **options
-                )
-            )
+                gpu = v1.GPUOptions(visible_device_list=str(number), allow_growth=True)
+                options["gpu_options"] = gpu
+            else:
+                options["device_count"] = {"GPU": 0}
+            v1.enable_eager_execution(v1.ConfigProto(**options))
             return
         tf.config.threading.set_intra_op_parallelism_threads(1)
         tf.config.threading.set_inter_op_parallelism_threads(1)

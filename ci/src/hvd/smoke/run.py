@@ -50,6 +50,10 @@ class Check(check.Check):
     mpi_libraries: List[str] = dataclasses.field(default_factory=list)
 
     @property
+    def passed(self) -> bool:
+        return self.state is State.ok
+
+    @property
     def failures(self) -> List[str]:
         """One line per failure, the cause first; none if the check passed."""
         return self.detail.splitlines() if self.state is State.fail else []
@@ -62,8 +66,8 @@ class Check(check.Check):
 
     def to_dict(self) -> Dict[str, Any]:
         """Return the check as it is in JSON."""
-        passed = self.state is State.ok
-        return {**dataclasses.asdict(self), "passed": passed, "failures": self.failures}
+        more = {"passed": self.passed, "failures": self.failures}
+        return {**dataclasses.asdict(self), **more}
 
 
 def smoke_plan(
