@@ -66,7 +66,8 @@ class Check(check.Check):
 
     def to_dict(self) -> Dict[str, Any]:
         """Return the check as it is in JSON."""
-        more = {"passed": self.passed, "failures": self.failures}
+        log = None if self.log is None else str(self.log)
+        more = {"log": log, "passed": self.passed, "failures": self.failures}
         return {**dataclasses.asdict(self), **more}
 
 
