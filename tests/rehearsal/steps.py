@@ -180,10 +180,7 @@ class Rehearsal:
 
     def _compare(self, text: str) -> None:
         expected = built.find(self.environment, "spack").expectation
-        try:
-            wrong = check_build.differences(check_build.parse(text), expected)
-        except check_build.CheckBuildError as error:
-            wrong = [str(error)]
+        wrong = check_build.differences(text, expected)
         if wrong:
             raise HvdError("; ".join(wrong))
 

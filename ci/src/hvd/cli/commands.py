@@ -30,16 +30,16 @@ PANELS: Dict[str, Dict[str, Command]] = {
     "Jobs": {
         "launch": Command("launch:launch", "Print or run the command that starts many ranks."),
         "check": Command("check:check", "Check a build on its site's nodes with ReFrame.", True),
-        "activate": Command("activate:activate", "Write a script to use a build without Spack."),
-        "kernel": Command("kernel:install_kernel", "Install a Jupyter kernel for a build."),
+        "activate": Command("deliver:activate", "Write a script to use a build without Spack."),
+        "kernel": Command("deliver:kernel", "Install a Jupyter kernel for a build."),
         "doctor": Command("doctor:doctor", "Diagnose a build, this shell and this machine."),
     },
     "Share": {
-        "publish": Command("publish:publish", "Publish builds as modules."),
+        "publish": Command("deliver:publish", "Publish a build as a module."),
         "cache": Command("cache:app", "Push to a signed binary cache, and install from one."),
         "bundle": Command("bundle:bundle", "Pack an environment for a machine without a network."),
         "container": Command("container:container", "Write a container image definition."),
-        "wheel": Command("wheel:wheel", "Pack a build's Horovod as a wheel."),
+        "wheel": Command("deliver:wheel", "Pack a build's Horovod as a wheel."),
     },
     "Sites": {
         "externals": Command("externals:write_externals", "Write a Python's externals."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import jinja2
@@ -12,10 +13,12 @@ from hvd.core import paths
 def environment(**options: Any) -> jinja2.Environment:
     """Return a Jinja environment: templates are named from ``ci/src/hvd``, a missing value raises.
 
+    Its filter ``quote`` makes a word of shell.
+
     Args:
         options: more of Jinja's own, such as ``autoescape=True`` for HTML.
     """
-    return jinja2.Environment(
+    made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(paths.SOURCE / "hvd"),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -23,3 +26,5 @@ def environment(**options: Any) -> jinja2.Environment:
         keep_trailing_newline=True,
         **options,
     )
+    made.filters["quote"] = shlex.quote
+    return made

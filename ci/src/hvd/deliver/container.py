@@ -12,8 +12,8 @@ import platform
 
 import archspec.cpu
 
+from hvd.core import templates
 from hvd.core.errors import HvdError
-from hvd.deliver import template
 from hvd.model import recipe, specs
 from hvd.model.environment import HOROVOD, Environment
 from hvd.model.specs import Spec
@@ -84,8 +84,8 @@ def render(environment: Environment, format: str, mpi: str = "", target: str = "
     spec = Spec(HOROVOD, versions[0], chosen)
     images = pinned().container.images["cuda" if gpu else "cpu"]
     prefixes = [f"/opt/{mpi}"] if mpi else []
+    template = templates.environment().get_template(f"deliver/templates/{format}.j2")
     return template.render(
-        f"deliver/templates/{format}.j2",
         environment=environment.name,
         images=images,
         files=_FILES,
