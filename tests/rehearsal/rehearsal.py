@@ -242,21 +242,24 @@ def _copy(chosen: Environment, tree: pathlib.Path, cpu: bool, shown: Dict[str, s
     stamp.clear(copied / chosen.name / ".spack-env")
     for name in ("packages", "spack_repo", "repo.yaml"):
         (tree / name).symlink_to(paths.ROOT / name)
-    changes = {f"  - {other}\n": "" for other in chosen.specs[1:]}
+    spec, spec_file = chosen.specs[0], copied / chosen.name / "spack.yaml"
+    hardware = [*copied.glob("hardware/*/packages.yaml")]
+    site = copied / environments.SITES / chosen.site / "packages.yaml"
+    changes = [(f"  - {other}\n", "", [spec_file]) for other in chosen.specs[1:]]
     for other in chosen.specs[1:]:
         shown[other.split()[0]] = "left out: the Python index has no source of it"
-    wanted = site_check.architecture(chosen.specs[0])["target"]
+    wanted = site_check.architecture(spec)["target"]
     target = stand_ins.target(wanted)
     if target != wanted:
-        changes[f"target={wanted}"] = shown[f"target={wanted}"] = f"target={target}"
+        shown[f"target={wanted}"] = f"target={target}"
+        changes.append((f"target={wanted}", f"target={target}", [spec_file, *hardware]))
     if cpu:
-        # the variant nccl is there with one for a GPU alone
-        changes.update({"+nccl": "", "+cuda": "~cuda", "+rocm": "~rocm"})
         shown["GPUs"] = "the same spec for CPUs"
-    files = [copied / chosen.name / "spack.yaml", *copied.glob("hardware/*/packages.yaml")]
-    spec = chosen.specs[0]
-    for old, new in changes.items():
-        for file in [*files, copied / environments.SITES / chosen.site / "packages.yaml"]:
+        # the variant nccl is there with one for a GPU alone
+        for old, new in (("+nccl", ""), ("+cuda", "~cuda"), ("+rocm", "~rocm")):
+            changes.append((old, new, [spec_file, site]))
+    for old, new, files in changes:
+        for file in files:
             file.write_text(file.read_text().replace(old, new))
         spec = spec.replace(old, new)
     return spec
