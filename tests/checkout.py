@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import time
 from typing import Any, Callable, Iterable, Optional
 
-from hvd.upkeep import checkout
+from hvd.core import paths
 
 
 def run(command: Iterable[object], status: Optional[int] = 0, **keywords: object) -> str:
@@ -104,5 +105,10 @@ class Checkout:
 
 def copy_checkout(destination: pathlib.Path) -> Checkout:
     """Copy what git tracks, or would track, to ``destination``."""
-    checkout.copy(destination)
+    listed = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    for name in filter(None, git(paths.ROOT, *listed).split("\0")):
+        source, target = paths.ROOT / name, destination / name
+        if source.is_symlink() or source.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, target, follow_symlinks=False)
     return Checkout(destination)

@@ -1,12 +1,17 @@
-"""Workflows and pipelines, read and run by programs that know their languages."""
+"""Workflows, pipelines and Renovate, read and run by programs that know their languages."""
 
+import base64
+import hashlib
+import json
 import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 
+import jsonschema
 import pytest
 import yaml
 
@@ -17,6 +22,13 @@ from tests.checkout import Checkout, commit, copy_checkout, script
 from tests.conftest import chosen_pairs
 
 pytestmark = pytest.mark.xdist_group("built")
+
+
+#: A release, and the checksum (SHA-512) of its package.
+RENOVATE = (
+    "44.121.2",
+    "gNsY+POw2UN3B4e8x0B5UK3onH1qF7wMirKGaUnJcSx3+xEWH4n35RS4rvVEtTIIV/BoZoFbsIo7njTb9Mydxg==",
+)
 
 
 @pytest.fixture(scope="module")
@@ -34,18 +46,44 @@ def lint(programs, pattern):
     )
 
 
-def test_workflows_are_right(programs):
+def test_workflows_are_right(programs, tmp_path):
     done = lint(programs, ".github/workflows/*.yml")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "Checking 3 workflow file(s)" in done.stdout
-
-
-def test_a_wrong_workflow_is_found(programs, tmp_path):
-    """So that the test before means something."""
+    # it would find a mistake
     text = (paths.ROOT / ".github" / "workflows" / "ci.yml").read_text()
     (tmp_path / "ci.yml").write_text(text.replace("needs.unit.outputs.pairs", "needs.unit.pairs"))
     done = lint(programs, str(tmp_path / "*.yml"))
     assert done.returncode != 0 and 'property "pairs" is not defined' in done.stdout, done.stdout
+
+
+def test_renovate_knows_every_option(tmp_path):
+    """By the schema of one release; the program itself has 589 packages of 316 MB."""
+    words = ["npm", "pack", "--silent", f"renovate@{RENOVATE[0]}"]
+    path = node_tools.path()
+    done = subprocess.run(
+        words, cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "PATH": path}
+    )
+    if done.returncode:
+        pytest.skip(f"npm pack: {done.stderr.strip()}")
+    (package,) = tmp_path.glob("*.tgz")
+    digest = base64.b64encode(hashlib.sha512(package.read_bytes()).digest()).decode()
+    assert digest == RENOVATE[1]
+    with tarfile.open(package) as archive:
+        schema = json.load(archive.extractfile("package/renovate-schema.json"))
+    asked = json.loads((paths.ROOT / "renovate.json").read_text())
+    jsonschema.validate(asked, schema)
+    # the schema lets other names pass
+    for each in [asked, *asked["packageRules"], *asked["customManagers"]]:
+        assert set(each) - {"$schema"} <= known_names(schema), each
+
+
+def known_names(schema) -> set:
+    """Every name of a property that a schema has, at any depth."""
+    if isinstance(schema, list):
+        return set().union(*map(known_names, schema))
+    if not isinstance(schema, dict):
+        return set()
+    return set(schema.get("properties", {})).union(*map(known_names, schema.values()))
 
 
 @pytest.fixture
@@ -113,12 +151,11 @@ def test_a_generated_job_pushes_what_it_builds(gitlab, built_by_spack):
     """Both pipelines: the one that generates, and a job of the one that was generated."""
     gitlab("generate")
     state = built_by_spack.checkout.state
-    jobs = yaml.safe_load((state / "ci" / "pipeline.yml").read_text())
-    (horovod,) = [name for name in jobs if name.startswith("local-hvd: py-horovod@0.28.1 ")]
-    assert jobs[horovod]["script"] == ["./hvd ci rebuild local-hvd"]
-    assert jobs["local-hvd: smoke"]["needs"] == [{"job": horovod, "artifacts": False}]
+    jobs = yaml.safe_load((state / "ci" / "local-hvd" / "pipeline.yml").read_text())
+    (horovod,) = [name for name in jobs if name.startswith("py-horovod@0.28.1 ")]
+    assert jobs["smoke"]["needs"][0] == {"job": horovod, "artifacts": False}
 
-    gitlab("--file", ".hvd/ci/pipeline.yml", horovod)
+    gitlab("--file", ".hvd/ci/local-hvd/pipeline.yml", horovod)
     pushed = list((state / "ci" / "cache").rglob("py-horovod-0.28.1-*.spec.manifest.json"))
     # what it needs is for other jobs
     assert len(pushed) == 1 and pushed[0].parent.name == "py-horovod"

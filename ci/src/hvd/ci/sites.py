@@ -21,9 +21,9 @@ def stale(today: datetime.date) -> List[str]:
         # the pipelines build the environment of this machine
         if name == site.LOCAL or machine.status.state == "retired":
             continue
+        # an environment without a date of its own has the site's
         checked = {"checked": machine.checked}
         for environment, use in machine.environments.items():
-            # an environment without a date of its own has the site's
             if use.checked != machine.checked:
                 checked[f"environments:{environment}:checked"] = use.checked
         problems = [

@@ -9,7 +9,6 @@ from hvd.cli.common import flag
 from hvd.core import console, paths
 from hvd.docs import seeds, site_page, sphinx
 from hvd.matrix import definition, page
-from hvd.upkeep import upstream
 
 
 def docs(
@@ -23,5 +22,5 @@ def docs(
         console.note(paths.shorten(sphinx.build()))
         return
     written = site_page.write(check) + seeds.write(check) + page.write(definition.matrix(), check)
-    for path in written + performance_page.write(check) + upstream.write(check):
+    for path in written + performance_page.write(check):
         console.note(paths.shorten(path))
