@@ -6,7 +6,7 @@ set -euo pipefail
 out=$(realpath -m "${1:?name a new directory for the mails}")
 repository=${2:-https://github.com/horovod/horovod.git}
 cd "$(dirname "$0")/.."
-recipe=$PWD/packages/py_horovod
+recipe=$PWD/packages/py_horovod/patches
 [[ ! -e $out ]] || { echo "error: $out exists" >&2 && exit 2; }
 
 scratch=$(mktemp -d)
