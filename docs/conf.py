@@ -2,8 +2,6 @@
 
 import re
 
-from hvd.docs import which_spec
-
 project = "hvd"
 extensions = ["myst_parser"]
 html_theme = "furo"
@@ -19,11 +17,9 @@ myst_heading_anchors = 3
 _OUTSIDE = re.compile(r"\]\(((?:\.\./)+(?:environments|examples)/[^)#]*\.md)\)")
 
 
-def _complete_page(app, name, source):
+def _offer_files(app, name, source):
     source[0] = _OUTSIDE.sub(r"](<path:\1>)", source[0])
-    if name == "which-spec":
-        source[0] += f"\n```{{raw}} html\n{which_spec.form()}\n```\n"
 
 
 def setup(app):
-    app.connect("source-read", _complete_page)
+    app.connect("source-read", _offer_files)

@@ -14,6 +14,7 @@ from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.launch import batch, methods
 from hvd.model import built, environment, site
+METHODS = site.launchers().methods
 from tests import builds
 from tests.unit.launching import launch, stand_in
 
@@ -155,19 +156,19 @@ SCHEDULED = [
     for machine in map(site.load, site.names())
     for name, use in machine.environments.items()
     for method in machine.allowed
-    if machine.scheduler != "none" and methods.METHODS[method].operations in ("", use.operations)
+    if machine.scheduler != "none" and METHODS[method].operations in ("", use.operations)
 ]
 
 
 @pytest.mark.parametrize(("name", "method"), SCHEDULED)
 def test_every_script_is_shell_and_has_options_that_exist(name, method) -> None:
-    takes = methods.METHODS[method].takes
+    takes = METHODS[method].values
     request = launch(
         name,
         nodes=2,
         method=method,
         program=("a b", "$c"),
-        hosts=("a", "b") if "hosts" in takes else (),
+        hosts=("a", "b") if takes & {"slots", "job_slots"} else (),
         rankfile="/ranks" if "rankfile" in takes else "",
         **dict(account="acc", time="1:00:00", job_name="j", output="o%j", error="e%j"),
     )

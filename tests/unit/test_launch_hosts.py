@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from hvd.core.errors import HvdError
-from hvd.launch.schedulers import SCHEDULERS, named_hosts
+from hvd.launch import hosts
 from hvd.model import site
 
 MCPU = {"LSB_MCPU_HOSTS": "batch5 1 h49n16 42 h50n01 42"}
@@ -26,13 +26,13 @@ NO_LAUNCH_NODE = dataclasses.replace(SUMMIT, lsf=dataclasses.replace(SUMMIT.lsf,
     ],
 )
 def test_lists_of_hosts(text, expected) -> None:
-    assert sorted(named_hosts(text)) == sorted(expected)
+    assert sorted(hosts.named(text)) == sorted(expected)
 
 
 @pytest.mark.parametrize("text", ["", "server[1-", "a b", "server1:4", "@all", "a,,@b"])
 def test_what_is_no_list_of_hosts(text) -> None:
     with pytest.raises(HvdError, match="--hosts"):
-        named_hosts(text)
+        hosts.named(text)
 
 
 @pytest.mark.parametrize(
@@ -48,16 +48,16 @@ def test_what_is_no_list_of_hosts(text) -> None:
     ],
 )
 def test_the_hosts_of_a_job(scheduler, partition, environ, expected) -> None:
-    assert SCHEDULERS[scheduler].hosts(partition, environ) == expected
+    assert hosts.of_job(scheduler, partition, environ) == expected
 
 
 def test_a_job_with_a_file_that_has_a_line_for_each_slot(tmp_path) -> None:
     file = tmp_path / "hosts"
     file.write_text("batch5\n" + "h49n16\n" * 42 + "h50n01\n" * 42)
     environ = {"LSB_DJOB_HOSTFILE": str(file), "LSB_MCPU_HOSTS": "x 1"}
-    assert SCHEDULERS["lsf"].hosts(SUMMIT, environ) == ["h49n16", "h50n01"]
+    assert hosts.of_job("lsf", SUMMIT, environ) == ["h49n16", "h50n01"]
     file.write_text("x3001c0s1b0n0.hsn\nx3001c0s1b0n0.hsn\nx3001c0s7b0n0.hsn\n")
-    found = SCHEDULERS["pbs"].hosts(SUMMIT, {"PBS_NODEFILE": str(file)})
+    found = hosts.of_job("pbs", SUMMIT, {"PBS_NODEFILE": str(file)})
     assert found == ["x3001c0s1b0n0.hsn", "x3001c0s7b0n0.hsn"]
 
 
@@ -71,4 +71,4 @@ def test_a_job_with_a_file_that_has_a_line_for_each_slot(tmp_path) -> None:
 )
 def test_hosts_that_cannot_be_read(scheduler, variable, value) -> None:
     with pytest.raises(HvdError, match=variable):
-        SCHEDULERS[scheduler].hosts(SUMMIT, {variable: value})
+        hosts.of_job(scheduler, SUMMIT, {variable: value})

@@ -137,7 +137,7 @@ def test_run_sets_the_host() -> None:
 
 def test_srun_that_gets_the_nodes_cannot_know_them() -> None:
     with pytest.raises(HvdError, match="--ask"):
-        batch.asking(launch("perlmutter-hvd", torch=True, program=("x",)))
+        batch.srun_allocate(launch("perlmutter-hvd", torch=True, program=("x",)))
 
 
 def gpu_rank(environ: Dict[str, str]) -> subprocess.CompletedProcess:

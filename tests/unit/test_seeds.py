@@ -7,14 +7,14 @@ import pytest
 
 from hvd.core import paths
 from hvd.core.errors import HvdError
-from hvd.docs import seeds
+from hvd.docs import pages
 from hvd.model import environment, recipe, specs
 from hvd.solve import kept
 
 RECIPE = recipe.load("py-horovod")
 PREFIXES = {name: f"/{name}" for name in ("cmake", "mpi", "cuda", "nccl")}
 PREFIXES["ibm-ddl"] = "/ddl"
-PROCEDURES = [each for document in seeds.load() for each in document["procedures"]]
+PROCEDURES = [each for document in pages.load_seeds() for each in document["procedures"]]
 
 
 def having(key):

@@ -14,7 +14,7 @@ from hvd.cli.common import BuiltByOption, EngineName, flag, option
 from hvd.core import console, lock, paths
 from hvd.core.errors import HvdError
 from hvd.deliver import activation
-from hvd.launch import request, schedulers
+from hvd.launch import request
 from hvd.launch.start import callers
 from hvd.model import built, site
 from hvd.reframe import systems
@@ -53,7 +53,7 @@ def check(
     words = [sys.executable, reframe, "-C", _HERE / "settings.py", "-c", _HERE / "checks.py"]
     words += ["--system", system, "-p", f"^{name}$", "--prefix", systems.prefix()]
     words += ["-S", f"engine={engine.value}"] + ["-S", "Allreduce.quick=true"] * quick
-    option = schedulers.of(machine).account
+    option = site.launchers().schedulers[machine.scheduler].account
     words += [f"--job-option={option} {account}"] if account and option else []
     words += ["--nocolor"] * (not sys.stdout.isatty())
     with lock.exclusive(systems.prefix() / "lock", "checks in this checkout"):

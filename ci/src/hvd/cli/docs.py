@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from hvd.bench import page as performance_page
 from hvd.cli.common import flag
-from hvd.core import console, paths
-from hvd.docs import seeds, site_page, sphinx
+from hvd.core import console, paths, process
+from hvd.core.errors import HvdError
+from hvd.docs import pages, site_page
 from hvd.matrix import definition, page
 
 
@@ -19,8 +21,22 @@ def docs(
     # the pages are about this checkout's sites
     os.environ.pop("HVD_SITES", None)
     if as_site:
-        console.note(paths.shorten(sphinx.build()))
+        _build_site()
         return
-    written = site_page.write(check) + seeds.write(check) + page.write(definition.matrix(), check)
+    written = site_page.write(check) + pages.write_seeds(check)
+    written += page.write(definition.matrix(), check)
     for path in written + performance_page.write(check):
         console.note(paths.shorten(path))
+
+
+def _build_site() -> None:
+    if sys.version_info < (3, 11):
+        raise HvdError(
+            f"Sphinx's current releases need Python 3.11, and .venv has {sys.version.split()[0]}",
+            "put a newer python3 first on PATH, and remove .venv",
+        )
+    target, log = paths.state() / "site", paths.state() / "logs" / "docs.log"
+    # a warning, such as a link that leads nowhere, is an error
+    words = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-E", "-q"]
+    process.run([*words, paths.ROOT / "docs", target], log=log, timeout=600)
+    console.note(paths.shorten(target / "index.html"))

@@ -1,16 +1,19 @@
-"""Read and write YAML and JSON files; an error names file, key and remedy."""
+"""Read YAML and JSON files; an error names file, key and way out."""
 
 from __future__ import annotations
 
-import datetime
+import collections.abc
+import dataclasses
 import functools
 import json
 import pathlib
-from typing import Any, Dict, List, Type, TypeVar
+import re
+from typing import Any, Dict, List, Literal, Optional, Type, TypeVar, get_args, get_origin
 
 import cattrs
 import jsonschema
 import yaml
+from cattrs.gen import make_dict_structure_fn, override
 
 from hvd.core.errors import HvdError, nearest
 from hvd.core.files import write_atomically
@@ -32,6 +35,8 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # the one in C is
 
 
 _Kind = TypeVar("_Kind")
+#: Metadata of a dataclass' field that is no key of a file.
+DERIVED = {"derived": True}
 
 
 def read(file: pathlib.Path) -> Any:
@@ -51,35 +56,14 @@ def read(file: pathlib.Path) -> Any:
 
 
 def load(file: pathlib.Path, schema: pathlib.Path) -> Dict[str, Any]:
-    """Return the content of the YAML ``file``, checked against ``schema``.
-
-    Raises:
-        HvdError: it cannot be read, is not YAML, or differs from the schema.
-    """
+    """Return the content of the YAML ``file``, checked against the JSON ``schema``."""
     data = read(file)
     check(data, schema, file)
     return data
 
 
-def structure(kind: Type[_Kind], data: Any, file: pathlib.Path, remedy: str) -> _Kind:
-    """Return ``data``, which is from ``file``, as the dataclass ``kind``.
-
-    Raises:
-        HvdError: a field is missing or of another type; carries ``remedy``.
-    """
-    try:
-        return cattrs.structure(data, kind)
-    except cattrs.BaseValidationError as error:
-        problem, _, key = cattrs.transform_error(error)[0].partition(" @ $")
-        raise HvdError(f"{shorten(file)}: key '{key[1:]}': {problem}", remedy) from error
-
-
 def load_record(file: pathlib.Path, schema: pathlib.Path) -> Dict[str, Any]:
-    """Return what :func:`save_record` wrote to the JSON ``file``.
-
-    Raises:
-        HvdError: it is damaged, or differs from ``schema``.
-    """
+    """Return what :func:`save_record` wrote to the JSON ``file``."""
     try:
         data = json.loads(file.read_bytes())
     except (OSError, ValueError) as error:
@@ -89,25 +73,17 @@ def load_record(file: pathlib.Path, schema: pathlib.Path) -> Dict[str, Any]:
 
 
 def save_record(file: pathlib.Path, data: Dict[str, Any], schema: pathlib.Path) -> None:
-    """Write ``data`` to the JSON ``file`` atomically, keys sorted for small diffs.
-
-    Raises:
-        HvdError: it differs from ``schema``, or cannot be written.
-    """
+    """Write ``data`` to the JSON ``file`` atomically, keys sorted for small diffs."""
     check(data, schema, file)
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(file, f"{json.dumps(data, indent=1, sort_keys=True)}\n".encode())
 
 
 def check(data: Any, schema: pathlib.Path, file: pathlib.Path) -> None:
-    """Compare ``data``, which is from ``file``, with ``schema``.
-
-    Raises:
-        HvdError: the first difference.
-    """
+    """Compare ``data``, which is from ``file``, with the JSON ``schema``."""
     errors = sorted(_validator(schema).iter_errors(data), key=lambda error: error.json_path)
     if errors:
-        raise _explained(errors[0], file)
+        raise _error(file, errors[0].json_path, errors[0].message, f"see {shorten(schema)}")
 
 
 @functools.cache
@@ -115,38 +91,98 @@ def _validator(schema: pathlib.Path) -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(json.loads(schema.read_text()))
 
 
-def _explained(error: jsonschema.ValidationError, file: pathlib.Path) -> HvdError:
-    """``error`` in our words."""
-    path = [str(part) for part in error.absolute_path]
-    if error.validator == "additionalProperties":
-        known = error.schema.get("properties", {})
-        unknown = sorted(set(error.instance) - set(known))[0]
-        return HvdError(f"{_at(file, [*path, unknown])} is unknown", nearest(unknown, known))
-    if error.validator == "required":
-        missing = [key for key in error.validator_value if key not in error.instance][0]
-        meaning = error.schema.get("properties", {}).get(missing, {}).get("description", "")
-        return HvdError(f"{_at(file, [*path, missing])} is missing", f"add it. {meaning}".strip())
-    if error.parent is None and "propertyNames" in error.absolute_schema_path:
-        # jsonschema gives a bad name of a key at the path of what holds it
-        choices = error.validator_value if error.validator == "enum" else ()
-        remedy = nearest(error.instance, choices) or "use lower-case letters, digits and -"
-        return HvdError(f"{_at(file, [*path, str(error.instance)])} is not allowed", remedy)
-    value = error.instance
-    if error.validator == "enum":
-        choices = [str(choice) for choice in error.validator_value]
-        remedy = nearest(str(value), choices)
-        return HvdError(f"{_at(file, path)}: '{value}' is none of {', '.join(choices)}", remedy)
-    meaning = error.schema.get("description", "")
-    if error.validator == "type" and error.validator_value == "string":
-        if isinstance(value, (bool, int, float, datetime.date)):
-            return HvdError(f"{_at(file, path)}: {value} is not text", "put it in quotes")
-    shown = "it" if isinstance(value, (dict, list)) else f"'{value}'"
-    expected = {"type": f"of type {error.validator_value}", "minimum": "large enough"}
-    return HvdError(
-        f"{_at(file, path)}: {shown} is not {expected.get(error.validator, 'valid')}",
-        meaning or error.message,
+def structure(
+    kind: Type[_Kind],
+    data: Any,
+    file: pathlib.Path,
+    remedy: str,
+    converter: Optional[cattrs.Converter] = None,
+) -> _Kind:
+    """Return ``data``, which is from ``file``, as the dataclass ``kind``.
+
+    Args:
+        remedy: what an error says to do.
+        converter: such as :func:`strict` returns; one that converts types where None.
+    """
+    try:
+        return (converter or cattrs.global_converter).structure(data, kind)
+    except cattrs.BaseValidationError as error:
+        found = cattrs.transform_error(error, format_exception=_explained)[0]
+        problem, _, path = found.rpartition(" @ ")
+        raise _error(file, path, problem, remedy) from error
+    except (TypeError, ValueError) as error:
+        raise _error(file, "$", str(error), remedy) from error
+
+
+def _error(file: pathlib.Path, path: str, problem: str, remedy: str) -> HvdError:
+    # $.partitions['batch'].gpus to partitions.batch.gpus
+    key = re.sub(r"\['?(.*?)'?\]", r".\1", path)[1:].lstrip(".")
+    return HvdError(": ".join(filter(None, (shorten(file), key, problem))), remedy)
+
+
+def _explained(error: BaseException, kind: Optional[type]) -> str:
+    if isinstance(error, KeyError):
+        return "missing"
+    if isinstance(error, cattrs.ForbiddenExtraKeysError):
+        unknown = sorted(error.extra_fields, key=str)[0]
+        fields = dataclasses.fields(error.cl)
+        known = [field.name for field in fields if field.metadata != DERIVED]
+        return f"unknown key '{unknown}'; {nearest(str(unknown), known)}"
+    return str(error)
+
+
+def strict() -> cattrs.Converter:
+    """Return a converter that converts no types and refuses unknown keys."""
+    converter = cattrs.Converter(forbid_extra_keys=True)
+    names = {str: "text", int: "a whole number", bool: "true or false"}
+
+    def primitive(value: Any, kind: type) -> Any:
+        if type(value) is kind:
+            return value
+        quotes = (
+            "; put it in quotes" if kind is str and not isinstance(value, (dict, list)) else ""
+        )
+        raise TypeError(f"'{value}' is not {names[kind]}{quotes}")
+
+    def number(value: Any, _: type) -> float:
+        if type(value) in (int, float):
+            return value
+        raise TypeError(f"'{value}' is not a number")
+
+    def choice(value: Any, kind: Any) -> Any:
+        if value in get_args(kind):
+            return value
+        raise ValueError(f"unknown value '{value}'; {nearest(str(value), get_args(kind))}")
+
+    def mapping(kind: type) -> Any:
+        if dataclasses.is_dataclass(kind):
+            derived = [field for field in dataclasses.fields(kind) if field.metadata == DERIVED]
+            omitted = {field.name: override(omit=True) for field in derived}
+            base = make_dict_structure_fn(kind, converter, **omitted)
+        else:
+            base = converter.get_structure_hook(Dict[get_args(kind)])
+        return _only(dict, "a mapping", base)
+
+    def words(kind: type) -> Any:
+        base = converter.get_structure_hook(List[get_args(kind)[0]])
+        return _only(list, "a list", lambda value, _: tuple(base(value, List)))
+
+    for each in names:
+        converter.register_structure_hook(each, primitive)
+    converter.register_structure_hook(float, number)
+    converter.register_structure_hook_func(lambda kind: get_origin(kind) is Literal, choice)
+    converter.register_structure_hook_factory(
+        lambda kind: dataclasses.is_dataclass(kind) or get_origin(kind) is collections.abc.Mapping,
+        mapping,
     )
+    converter.register_structure_hook_factory(lambda kind: get_origin(kind) is tuple, words)
+    return converter
 
 
-def _at(file: pathlib.Path, path: List[str]) -> str:
-    return f"{shorten(file)}: key '{':'.join(path)}'" if path else shorten(file)
+def _only(kind: type, name: str, base: Any) -> Any:
+    def hook(value: Any, wanted: type) -> Any:
+        if not isinstance(value, kind):
+            raise TypeError(f"'{value}' is not {name}")
+        return base(value, wanted)
+
+    return hook

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import shlex
 from typing import List, Mapping, Optional
 
 from hvd.core import paths
 from hvd.core.errors import HvdError
-from hvd.launch import methods, schedulers
-from hvd.launch.request import Request
+from hvd.launch import methods
+from hvd.launch.request import JOB, Request, options
 from hvd.model import built, environment
 
 #: A job that waits for a rank that hangs ends after half an hour, as PyTorch's over Gloo does.
@@ -23,61 +24,60 @@ STALLED = (
 
 
 def script(request: Request) -> str:
-    """Return the whole batch script.
-
-    Raises:
-        HvdError: the site has no scheduler, or the launch is impossible.
-    """
-    scheduler = schedulers.of(request.site)
+    """Return the whole batch script."""
+    scheduler = request.scheduler
     if not scheduler.directive:
         raise HvdError(
             f"{request.site.name} has no scheduler that takes a batch script",
             "leave --batch out; --run starts the program",
         )
-    head = [f"{scheduler.directive} {option}" for option in scheduler.options(request)]
-    exported, prepared = site_exports(request), _preparation(request)
-    # activate.sh was written for some number of nodes; the exports are for this one
-    middle = [prepared, exported] if _activation(request) else [exported, prepared]
-    enter = [scheduler.enter] if scheduler.enter else []
-    stalled = [] if request.torch else [STALLED]
-    parts = [[scheduler.shell, *head], enter, *middle, stalled, [_launch(request)]]
-    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+    activate = _activate_script(request)
+    exported = site_exports(request)
+    prepared = [f". {shlex.quote(str(activate))}"] if activate else _preparation(request)
+    parts = [
+        [scheduler.shell, *(f"{scheduler.directive} {each}" for each in _options(request))],
+        [scheduler.enter],
+        # activate.sh was written for some number of nodes; the exports are for this one
+        *([prepared, exported] if activate else [exported, prepared]),
+        [] if request.torch else [STALLED],
+        [_launch(request)],
+    ]
+    return "\n\n".join("\n".join(part) for part in parts if any(part)) + "\n"
 
 
-def asking(request: Request) -> str:
-    """Return an srun that gets nodes and runs the program on them.
-
-    Raises:
-        HvdError: the launch method is not srun.
-    """
-    if request.method != "srun":
+def srun_allocate(request: Request) -> str:
+    """Return an srun that gets nodes and runs the program on them."""
+    if request.method != "srun" or request.torch:
+        reason = "--torch needs the host of rank 0, which is known inside a job only"
         raise HvdError(
-            f"--ask: {request.method} cannot ask for nodes", "use --batch, or --allocate first"
-        )
-    if request.torch:
-        raise HvdError(
-            "--ask: --torch needs the host of rank 0, which is known inside a job only",
+            f"--ask: {reason if request.torch else f'{request.method} cannot ask for nodes'}",
             "use --batch, or --allocate first",
         )
-    options = schedulers.of(request.site).options(request)
-    options += schedulers.fill(["--cpu-bind={cpu_bind}"], vars(request.partition.slurm))
-    return methods.quoted(request, script=True, options=" ".join(options).split())
+    bind = request.partition.slurm.cpu_bind
+    more = [*_options(request), *([f"--cpu-bind={bind}"] if bind else [])]
+    return methods.quoted(request, script=True, options=" ".join(more).split())
 
 
 def allocation(request: Request) -> str:
-    """Return the command that gets nodes to type commands on.
-
-    Raises:
-        HvdError: the site's documents have none.
-    """
-    interactive = request.site.interactive
-    if interactive is None:
+    """Return the command that gets nodes to type commands on."""
+    if request.site.interactive is None:
         raise HvdError(
-            f"{request.site.name}: no command is known that asks for nodes to type on",
-            "use --batch",
+            f"interactive jobs are not configured for {request.site.name}", "use --batch"
         )
-    options = schedulers.of(request.site).options(request, interactive.command)
-    return shlex.join([interactive.command, *" ".join(options).split()])
+    command = request.site.interactive.command
+    return shlex.join([command, *" ".join(_options(request, command)).split()])
+
+
+def _options(request: Request, command: str = "") -> List[str]:
+    """Return the options of a batch script, or of an interactive ``command``."""
+    scheduler, site = request.scheduler, request.site
+    if site.scheduler in ("lsf", "pbs") and getattr(request.partition, site.scheduler) is None:
+        raise HvdError(
+            f"{site.name}: partition {request.partition.name} has no {scheduler.title} queue",
+            f"add '{site.scheduler}' to it in site.yaml",
+        )
+    template = scheduler.interactive[command] if command else scheduler.batch
+    return [" ".join(entry) for entry in methods.fill(template, methods.of_job(request))]
 
 
 def site_exports(request: Request) -> List[str]:
@@ -95,13 +95,19 @@ def exports(values: Mapping[str, str]) -> List[str]:
     return [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
 
 
+def _activate_script(request: Request) -> Optional[pathlib.Path]:
+    """The script of ``./hvd activate``, which loads modules too; None if it is not wanted."""
+    if request.image or request.setup or request.modules:
+        return None
+    places = [built.activation(request.environment, engine) for engine in built.ENGINES]
+    scripts = [place / "activate.sh" for place in places]
+    return next((each for each in scripts if each.is_file()), None)
+
+
 def _preparation(request: Request) -> List[str]:
     """Load modules, then activate the environment; a container has its own."""
     if request.image:
         return list(request.setup)
-    ready = _activation(request)
-    if ready:
-        return [f". {shlex.quote(str(ready))}"]
     loads = request.modules or tuple(" ".join(load) for load in request.use.run)
     lines = [f"module load {load}" for load in loads]
     if request.setup:
@@ -116,30 +122,18 @@ def _preparation(request: Request) -> List[str]:
     return [*lines, f". {setup}", environment.activation(name)]
 
 
-def _activation(request: Request) -> Optional[pathlib.Path]:
-    """The script of ``./hvd activate``, which loads modules too; None if it is not wanted."""
-    if request.image or request.setup or request.modules:
-        return None
-    places = [built.activation(request.environment, engine) for engine in built.ENGINES]
-    scripts = [place / "activate.sh" for place in places]
-    return next((each for each in scripts if each.is_file()), None)
-
-
 def _launch(request: Request) -> str:
-    method = methods.choose(request)
-    if not method.needs_hosts or request.hosts:
+    if request.hosts or not {"job_slots", "dealt_ranks"} & request.settings.values:
         return methods.quoted(request, script=True)
     # the hosts are known in the job alone, so that ./hvd launch is called there
-    flags = [f"--{name}" for name in ("gloo", "torch") if getattr(request, name)]
-    options = schedulers.fill(
-        [
-            *("--via {method}", "--nodes {nodes}", "--ranks-per-node {ranks_per_node}"),
-            *("--partition {name}", "{flags}", "--rankfile {rankfile}"),
-            *("--racks {racks}", "--aisles {aisles}"),
-        ],
-        {**vars(request), "name": request.partition.name, "flags": flags},
-    )
-    words = [str(paths.ROOT / "hvd"), "launch", request.environment, *" ".join(options).split()]
-    for name, value in request.variables.items():
-        words += ["--env", f"{name}={value}"]
+    words = [str(paths.ROOT / "hvd"), "launch", request.environment]
+    words += ["--partition", request.partition.name]
+    for field in options():
+        value = getattr(request, field.name)
+        if value and field.metadata["panel"] != JOB:
+            name = field.metadata["usage"].split()[0]
+            each = [f"{key}={text}" for key, text in value.items()] if name == "--env" else [value]
+            words += [
+                word for text in each for word in ([name] if value is True else [name, str(text)])
+            ]
     return f"{shlex.join([*words, '--run', '--'])} {methods.program(request)}"

@@ -1,39 +1,16 @@
-"""The launch methods: each turns a request into the words of a command line."""
+"""Fill the commands of launchers.yaml with the values of a request."""
 
 from __future__ import annotations
 
-import dataclasses
 import pathlib
 import re
 import shlex
-from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
+import string
+from typing import Any, Dict, List, Mapping, Sequence
 
 from hvd.core.errors import HvdError, nearest
-from hvd.launch import schedulers
 from hvd.launch.request import Request
-from hvd.model import environment
-from hvd.model.site import Partition, Pin
-
-#: The command line up to the program.  The second argument is True for a batch script, which has
-#: asked for nodes and ranks already.  Raises HvdError for what the method cannot do.
-Words = Callable[[Request, bool], List[str]]
-
-
-@dataclasses.dataclass(frozen=True)
-class Method:
-    """A way to start ranks."""
-
-    name: str
-    words: Words
-    scheduler: str = ""  #: the one that it belongs to; empty for any
-    operations: str = ""  #: what has to carry Horovod's operations; empty for anything
-    takes: Tuple[str, ...] = ()  #: options of ./hvd launch that only some methods take
-    needs_hosts: bool = False  #: it cannot find out the hosts of the job
-    forwards: bool = False  #: its command line has the variables for the ranks
-    variables: Mapping[str, str] = dataclasses.field(default_factory=dict)  #: that it needs
-
-
-METHODS: Dict[str, Method] = {}
+from hvd.model.site import Partition
 
 #: Sets torch.distributed's variables on one rank, and becomes the program.
 TORCH_RANK = pathlib.Path(__file__).resolve().with_name("torch-rank")
@@ -41,229 +18,187 @@ TORCH_RANK = pathlib.Path(__file__).resolve().with_name("torch-rank")
 GPU_RANK = TORCH_RANK.with_name("gpu-rank")
 
 
-def _method(name: str, **properties: object) -> Callable[[Words], Words]:
-    def register(words: Words) -> Words:
-        METHODS[name] = Method(name, words, **properties)
-        return words
-
-    return register
-
-
-# the ranks that are left would wait for the one that has died until the job's time is over,
-# unless the machine's Slurm is configured otherwise: man srun, --kill-on-bad-exit
-@_method("srun", scheduler="slurm", variables={"SLURM_KILL_BAD_EXIT": "1"})
-def _srun(request: Request, script: bool) -> List[str]:
-    words = ["srun", *_filled(request, request.settings.options)]
-    container: List[str] = []
-    if request.image:
-        shifter = request.settings.shifter
-        words += shifter["options"]
-        modules = ",".join(shifter["modules"])
-        container = ["shifter", f"--module={modules}", f"--image={request.image}"]
-    if not script:
-        words += [] if request.fills_job else ["-N", str(request.nodes)]
-        words += ["-n", str(request.ranks)]
-    return words + _filled(request, request.partition.slurm.step) + container
+def fill(template: Sequence[str], values: Mapping[str, Any]) -> List[List[str]]:
+    """Return the words of each entry of a command; launchers.yaml describes the entries."""
+    found: List[List[str]] = []
+    for entry in template:
+        try:
+            names = [name for _, name, _, _ in string.Formatter().parse(entry) if name]
+            value = values[names[0]] if names else entry
+        except (KeyError, ValueError) as error:
+            hint = nearest(str(error).strip("'"), values)
+            raise HvdError(f"launch command: '{entry}' has no such value", hint) from error
+        for each in value if isinstance(value, (list, tuple)) else [value]:
+            if each:
+                filled = {**values, **{name: each for name in names[:1]}}
+                found.append([word.format_map(filled) for word in shlex.split(entry)])
+    return found
 
 
-@_method("mpirun", takes=("hosts",), forwards=True)
-def _mpirun(request: Request, script: bool) -> List[str]:
-    """Open MPI's, which gets the hosts of a Slurm job from Slurm."""
-    settings = request.settings
-    words = ["mpirun", "-np", str(request.ranks), *_hosts_option(request, request.hosts)]
-    words += [*_filled(request, settings.options), *_forwarded(request), *settings.transport]
-    return words + ([] if request.rdma else list(settings.without_rdma or ()))
+def of_nodes(partition: Partition, queue: str = "") -> Dict[str, Any]:
+    """Return the values that are the same for every job there.
 
-
-@_method("horovodrun", takes=("hosts", "gloo"), needs_hosts=True)
-def _horovodrun(request: Request, script: bool) -> List[str]:
-    words = ["horovodrun"] + ["--gloo"] * request.gloo
-    hosts = request.hosts or request.job or ()
-    return [*words, "-np", str(request.ranks), *_hosts_option(request, hosts)]
-
-
-@_method("jsrun", scheduler="lsf", takes=("smpiargs",))
-def _jsrun(request: Request, script: bool) -> List[str]:
-    """IBM's for LSF: one resource set on each host, so that a rank sees all GPUs there."""
-    ranks, cores = request.ranks_per_node, request.partition.cpus_per_rank
-    options = {
-        "r": "-r1",
-        "g": f"-g{ranks}",
-        "a": f"-a{ranks}",
-        "c": f"-c{ranks * cores}",
-        "b": f"-bpacked:{cores}",
+    Args:
+        queue: what the user asks for in place of the site's.
+    """
+    slurm, lsf, pbs = partition.slurm, partition.lsf, partition.pbs
+    own = lsf or pbs
+    return {
+        "constraint": slurm.constraint,
+        # a queue is a QOS at sites with these
+        "partition": slurm.partition if slurm.qos else queue or slurm.partition,
+        "qos": slurm.qos and (queue or slurm.qos),
+        "mem_per_cpu_mb": slurm.mem_per_cpu_mb,
+        "head": slurm.head,
+        "queue": queue or (own.queue if own else ""),
+        "chunk": pbs.chunk if pbs else "",
+        "place": pbs.place if pbs else "",
+        "resources": pbs.resources if pbs else (),
     }
-    part = request.job is not None and not request.fills_job
-    words = ["jsrun"] + [f"-n{request.nodes}"] * part
-    words += [options[key] for key in request.settings.order["script" if script else "line"]]
-    return words + ([f"--smpiargs={request.smpiargs}"] if request.smpiargs else [])
 
 
-@_method("ddlrun", scheduler="lsf", operations="ddl")
-def _ddlrun(request: Request, script: bool) -> List[str]:
-    """IBM DDL's, which finds hosts and GPUs itself and is told how they are wired."""
-    if request.ranks_per_node != request.partition.gpus:
-        raise HvdError(
-            "ddlrun starts a rank on every GPU",
-            f"leave --ranks-per-node out, or give {request.partition.gpus}",
-        )
-    if not request.racks:
-        return ["ddlrun"]
-    nodes, racks, aisles = _shape(request)
-    words = ["ddlrun", "--nodes", str(nodes), "--racks", str(racks)]
-    return words + (["--aisles", str(aisles)] if request.aisles else [])
+def gpus_option(partition: Partition, count: object) -> str:
+    """Return what asks Slurm for ``count`` GPUs of a node; empty if jobs get whole nodes."""
+    form = {"--gpus-per-node": "--gpus-per-node={}", "--gres": "--gres=gpu:{}"}
+    return form.get(partition.slurm.gpus, "").format(count)
 
 
-@_method(
-    "ddl-mpirun",
-    scheduler="lsf",
-    operations="ddl",
-    takes=("hosts", "rankfile"),
-    needs_hosts=True,
-    forwards=True,
-)
-def _ddl_mpirun(request: Request, script: bool) -> List[str]:
-    """The mpirun that ddlrun prints and starts; ranks are dealt round the hosts."""
-    hosts = (request.hosts or request.job or ())[: request.nodes]
-    if not hosts or not request.rankfile:
-        raise HvdError(
-            "ddl-mpirun needs the hosts and the file that says which rank is where",
-            "give --rankfile, and --hosts outside of a job; or use ddlrun",
-        )
-    total = str(request.ranks)
-    shape = "x".join(map(str, (request.ranks_per_node, *_shape(request))))
-    ranks = {
-        host: ",".join(map(str, range(first, request.ranks, len(hosts))))
-        for first, host in enumerate(hosts)
+def of_job(request: Request) -> Dict[str, Any]:
+    """Return the values of the options that ask a scheduler for nodes."""
+    partition, ranks = request.partition, request.ranks_per_node
+    slurm, lsf, cpus = partition.slurm, partition.lsf, partition.cpus(ranks)
+    nodes = of_nodes(partition, request.queue)
+    hours, minutes, seconds = map(int, (request.time or "0:0:0").split(":"))
+    minutes += bool(seconds)
+    tasks = f"-n {request.ranks}" if slurm.tasks == "-n" else f"--ntasks-per-node={ranks}"
+    gpus = gpus_option(partition, min(ranks, partition.gpus))
+    interactive = request.site.interactive
+    racks = ()
+    if lsf and request.racks:
+        # whole racks are reserved in expert mode, which does not take -nnodes
+        slots, kind = request.nodes * lsf.slots, "select[(({})&&(type==any))]order[r15s:pg]"
+        launch = f"{kind.format('LN')}span[hosts=1]cu[type=rack:pref=config]"
+        compute = f"{kind.format('CN')}span[ptile={lsf.slots}]cu[type=rack:maxcus={request.racks}]"
+        terms = f"{lsf.launch_slots}*{{{launch}}}+{slots}*{{{compute}}}"
+        racks = ("-csm y", f"-n {lsf.launch_slots + slots}", f'-R "{terms}"')
+    return {
+        **{name: getattr(request, name) for name in ("account", "time", "job_name", "output")},
+        **nodes,
+        "error": request.error,
+        "nodes": request.nodes,
+        "ranks": request.ranks,
+        "ranks_per_node": ranks,
+        "cpus_per_rank": cpus,
+        "tasks": tasks,
+        "gpus": gpus,
+        # where memory is counted by CPU a job gets a part of a node, and has to say which
+        "part_tasks": tasks if slurm.mem_per_cpu_mb else "",
+        "part_cpus": cpus if slurm.mem_per_cpu_mb else 0,
+        "interactive_qos": (not request.queue and interactive and interactive.qos) or nodes["qos"],
+        "interactive_gpus": gpus if interactive and interactive.gpus else "",
+        "minutes": 60 * hours + minutes,
+        "hours": f"{hours + minutes // 60}:{minutes % 60:02d}" if request.time else "",
+        "whole_nodes": "" if racks else request.nodes,
+        "racks": racks,
+        "select": ":".join(filter(None, (str(request.nodes), nodes["chunk"]))),
     }
-    listed = ";".join(f"{host}:{numbers}" for host, numbers in ranks.items())
+
+
+def of_launch(request: Request, script: bool) -> Dict[str, Any]:
+    """Return the values of a launcher's command; ``script`` for one in a batch script."""
+    method, partition, ranks = request.settings, request.partition, request.ranks_per_node
+    whole = request.job is not None and len(request.job) == request.nodes
+    racks, aisles = request.racks or 1, request.aisles or 1
+    in_rack, in_aisle = request.nodes // racks, racks // aisles
+    job = (request.hosts or request.job or ())[: request.nodes]
+    pin = partition.pin
+    # thread 0 of all cores is counted first
+    threads = range(0, partition.cores * partition.threads_per_core, max(1, partition.cores))
+    values = {
+        **{name: getattr(request, name) for name in ("aisles", "image", "rankfile", "smpiargs")},
+        "nodes": request.nodes,
+        "ranks": request.ranks,
+        "ranks_per_node": ranks,
+        "cpus_per_rank": partition.cpus(ranks),
+        "node_cpus": ranks * partition.cpus(ranks),
+        # a script's job has these nodes and ranks
+        "step_nodes": "" if script or whole else request.nodes,
+        "step_ranks": "" if script else request.ranks,
+        "part_nodes": "" if script or whole or request.job is None else request.nodes,
+        "gloo": "--gloo" if request.gloo else "",
+        "slots": ",".join(f"{host}:{ranks}" for host in request.hosts[: request.nodes]),
+        "job_slots": ",".join(f"{host}:{ranks}" for host in job),
+        "dealt_ranks": ";".join(
+            f"{host}:{','.join(map(str, range(first, request.ranks, len(job))))}"
+            for first, host in enumerate(job)
+        ),
+        "shape": f"{ranks}x{in_rack}x{in_aisle}x{aisles}",
+        "rack_nodes": in_rack if request.racks else "",
+        "aisle_racks": in_aisle if request.racks else "",
+        "pinned_cpus": ",".join(f"{first}-{first + pin.cores - 1}" for first in threads)
+        if pin and ranks == 1
+        else "",
+        "pinned_numa": str(pin.numa) if pin else "",
+        "transport": method.transport,
+        "without_rdma": () if request.rdma else method.without_rdma or (),
+        "forwarded": _forwarded(request),
+    }
+    image = method.image if request.image else None
+    for name, template in (
+        ("options", method.options),
+        ("step", partition.slurm.step),
+        ("image_options", image.options if image else ()),
+        ("container", image.command if image else ()),
+    ):
+        values[name] = [word for words in fill(template, values) for word in words]
+    return values
+
+
+def _forwarded(request: Request) -> List[str]:
+    """Return each variable that mpirun gives to the ranks, with its value if it is known here."""
+    values = {**request.fabric, **request.variables}
+    meeting = ["MASTER_ADDR"] if request.torch and "MASTER_ADDR" not in values else []
+    other_cases = set(request.site.known_variables()) - set(values)
+    names = dict.fromkeys([*request.settings.forward, *meeting, *values])
     return [
-        *("mpirun", *_forwarded(request), *_filled(request, request.settings.options)),
-        *("--rankfile", request.rankfile),
-        # ddlrun ends the value with a blank
-        *("-x", f"DDL_OPTIONS=-mode p:{shape} ", "-n", total),
-        *("-mca", "plm_rsh_num_concurrent", total),
-        *("-x", "DDL_HOST_PORT=2200", "-x", f"DDL_HOST_LIST={listed}"),
+        f"{name}={values[name]}" if name in values else name
+        for name in names
+        if name not in other_cases
     ]
 
 
-@_method("mpiexec.hydra")
-def _hydra(request: Request, script: bool) -> List[str]:
-    """Intel MPI's, which gets the hosts of a Slurm job from Slurm."""
-    words = ["mpiexec.hydra", *_filled(request, request.settings.options)]
-    words += ["-ppn", str(request.ranks_per_node), "-n", str(request.ranks)]
-    pin = request.partition.pin
-    if pin and request.ranks_per_node == 1:
-        words += ["taskset", "-c", _cpus(request.partition, pin)]
-    return words + (["numactl", "-p", str(pin.numa)] if pin else [])
-
-
-@_method("mpiexec", scheduler="pbs")
-def _pals(request: Request, script: bool) -> List[str]:
-    """That of HPE PALS, which gets the hosts of a PBS job from PBS."""
-    words = ["mpiexec", "-n", str(request.ranks), "--ppn", str(request.ranks_per_node)]
-    return words + _filled(request, request.settings.options)
-
-
-@_method("ibrun", scheduler="slurm")
-def _ibrun(request: Request, script: bool) -> List[str]:
-    """TACC's, which gets nodes and ranks from the job."""
-    return ["ibrun"] if script else ["ibrun", "-n", str(request.ranks)]
-
-
-def choose(request: Request) -> Method:
-    """Return the method of ``request``.
-
-    Raises:
-        HvdError: there is none of that name, or the site does not have it, or it cannot do what is
-            asked.
-    """
-    if request.method not in METHODS:
-        hint = nearest(request.method, METHODS)
-        raise HvdError(f"no launch method is called '{request.method}'", hint)
-    method = METHODS[request.method]
-    for reason, hint in _problems(request, method):
-        raise HvdError(reason, hint)
-    return method
-
-
-def _problems(request: Request, method: Method) -> Iterator[Tuple[str, str]]:
-    """Yield each reason why ``method`` cannot do what is asked, and a hint."""
-    site, name = request.site, request.environment
-    instead = f"use {' or '.join(site.allowed)}"
-    if method.scheduler and method.scheduler != site.scheduler:
-        has = schedulers.of(site).title
-        yield f"{method.name} is for another kind of machine: {site.name} has {has}", instead
-    if method.name not in site.allowed:
-        why = site.refused.get(method.name, "the site does not have it")
-        yield f"{method.name} on {site.name}: {why}", instead
-    if method.operations not in ("", request.use.operations):
-        yield f"{method.name} is for IBM DDL, which {name} is without", instead
-    taken = {
-        *method.takes,
-        "" if request.settings.without_rdma is None else "rdma",
-        "image" if request.settings.shifter else "",
-    }
-    for option, (reason, hint) in _OPTIONS.items():
-        if getattr(request, option) and option not in taken:
-            yield f"--{option}: {reason.format(method=method.name, site=site.name)}", hint
-    if request.gloo and environment.load(name).root.variants.get("gloo") is False:
-        yield f"--gloo: {name} is built without Gloo (~gloo)", "leave --gloo out"
-
-
-#: Option of ./hvd launch: why a method does not take it, and a hint.
-_OPTIONS = {
-    "gloo": (
-        "{method} starts MPI's ranks, and Gloo's need an address to meet at",
-        "leave --gloo out, or use --via horovodrun where the site allows it",
-    ),
-    "hosts": ("{method} gets its hosts from the job", "leave it out; use --nodes for fewer"),
-    "rdma": ("{method} on {site} has no form of its own for it", "leave it out"),
-    "image": ("{site} starts no containers with {method}", "leave it out"),
-    "smpiargs": ("this is an option of jsrun, not of {method}", "leave it out"),
-    "rankfile": ("this is an option of ddl-mpirun, not of {method}", "leave it out"),
-}
+def words(request: Request, script: bool = False) -> List[str]:
+    """Return the words up to the program, for here and now or for a batch script."""
+    method = request.settings
+    taken = method.values & {"slots", "job_slots", "dealt_ranks"}
+    several = request.nodes > 1 or "hosts" in method.needs
+    # mpirun gets the hosts of a job from its scheduler
+    in_job = request.site.scheduler != "none" and taken == {"slots"}
+    if taken and several and not (script or in_job or request.hosts or request.job):
+        raise HvdError(
+            f"{request.method} needs to know the {request.nodes} hosts",
+            "name them, for example --hosts 'server[1-4]', or start it inside a job",
+        )
+    template = method.script if script and method.script else method.line
+    found = [word for entry in fill(template, of_launch(request, script)) for word in entry]
+    gpu = request.partition.rank_gpu
+    if gpu and request.use.operations != "cpu":
+        found += [str(GPU_RANK), gpu.variable, gpu.local_rank, ",".join(map(str, gpu.order))]
+    return found + [str(TORCH_RANK)] * request.torch
 
 
 def variables(request: Request) -> Dict[str, str]:
-    """Return the variables that the launcher needs; see `choose` for errors."""
-    method = choose(request)
-    cpus = request.partition.cpus(request.ranks_per_node)
-    # from Slurm 22.05 on, srun does not take the job's -c, and a rank would have one CPU
-    own = {"SRUN_CPUS_PER_TASK": str(cpus)} if method.name == "srun" and cpus else {}
-    return {**method.variables, **own}
-
-
-def line(request: Request) -> List[str]:
-    """Return all words of the command line for here and now, launcher and program.
-
-    Raises:
-        HvdError: the launch is impossible.
-    """
-    method = choose(request)
-    check_hosts(request)
-    return [*method.words(request, False), *on_rank(request), *request.program]
-
-
-def check_hosts(request: Request) -> None:
-    """Refuse a launch that cannot know its hosts.
-
-    Raises:
-        HvdError: the launch needs ``--hosts``.
-    """
-    method = choose(request)
-    from_job = request.site.scheduler != "none" and not method.needs_hosts
-    known = request.hosts or request.job or from_job
-    if "hosts" in method.takes and request.nodes > 1 and not known:
-        raise HvdError(
-            f"{method.name} needs to know the {request.nodes} hosts",
-            "name them, for example --hosts 'server[1-4]', or start it inside a job",
-        )
+    """Return the variables that the launcher needs."""
+    found = {}
+    for name, value in request.settings.variables.items():
+        for entry in fill((value,), of_launch(request, True)):
+            found[name] = " ".join(entry)
+    return found
 
 
 def prefix(request: Request) -> Dict[str, str]:
     """Return the user's variables that go in front of the command line."""
-    return {} if choose(request).forwards else dict(request.variables)
+    return {} if "forwarded" in request.settings.values else dict(request.variables)
 
 
 def quoted(request: Request, script: bool = False, options: Sequence[str] = ()) -> str:
@@ -273,11 +208,11 @@ def quoted(request: Request, script: bool = False, options: Sequence[str] = ()) 
         script: it is for a batch script.
         options: go before the launcher's own.
     """
-    launcher, *words = [*choose(request).words(request, script), *on_rank(request)]
+    launcher, *more = words(request, script)
     text = [f"{name}={shlex.quote(value)}" for name, value in prefix(request).items()]
     if request.torch and not script:
         text = [f"MASTER_ADDR={first_host(request)}", *text]
-    return " ".join([*text, shlex.join([launcher, *options, *words]), program(request)])
+    return " ".join([*text, shlex.join([launcher, *options, *more]), program(request)])
 
 
 def program(request: Request) -> str:
@@ -295,61 +230,6 @@ def first_host(request: Request) -> str:
     known = request.hosts or request.job
     if known:
         return shlex.quote(known[0])
-    return schedulers.of(request.site).first_host(request.partition)
-
-
-def on_rank(request: Request) -> List[str]:
-    """Return what is in front of the program on each rank, to set variables there."""
-    words: List[str] = []
-    gpu = request.partition.rank_gpu
-    if gpu and request.use.operations != "cpu":
-        words += [str(GPU_RANK), gpu.variable, gpu.local_rank, ",".join(map(str, gpu.order))]
-    return words + [str(TORCH_RANK)] * request.torch
-
-
-def _filled(request: Request, words: Sequence[str]) -> List[str]:
-    """Return ``words`` of the site's file with the numbers of this request."""
-    ranks = request.ranks_per_node
-    values = {"ranks_per_node": ranks, "cpus_per_rank": request.partition.cpus(ranks)}
-    return [word.format(**values) for word in words]
-
-
-def _hosts_option(request: Request, hosts: Sequence[str]) -> List[str]:
-    """Return ``-H``, with a slot for each rank."""
-    slots = [f"{host}:{request.ranks_per_node}" for host in hosts[: request.nodes]]
-    return ["-H", ",".join(slots)] if slots else []
-
-
-def _forwarded(request: Request) -> List[str]:
-    """Return ``-x`` for each variable that the ranks are to have."""
-    values = {**request.fabric, **request.variables}
-    meeting = ["MASTER_ADDR"] if request.torch and "MASTER_ADDR" not in values else []
-    other_cases = set(request.site.known_variables()) - set(values)
-    options = [
-        f"{name}={values[name]}" if name in values else name
-        for name in [*request.settings.forward, *meeting, *values]
-        if name not in other_cases
-    ]
-    return [word for option in dict.fromkeys(options) for word in ("-x", option)]
-
-
-def _shape(request: Request) -> Tuple[int, int, int]:
-    """Return nodes per rack, racks per aisle, aisles.
-
-    Raises:
-        HvdError: a division leaves a remainder.
-    """
-    racks, aisles = request.racks or 1, request.aisles or 1
-    if request.nodes % racks or racks % aisles:
-        raise HvdError(
-            f"{request.nodes} nodes are not the same number on each of {racks} racks in "
-            f"{aisles} aisles",
-            "choose numbers that divide: DDL needs as many nodes on every rack",
-        )
-    return request.nodes // racks, racks // aisles, aisles
-
-
-def _cpus(partition: Partition, pin: Pin) -> str:
-    """Return the hardware threads of the rank's cores; thread 0 of all cores is counted first."""
-    firsts = range(0, partition.cores * partition.threads_per_core, partition.cores)
-    return ",".join(f"{first}-{first + pin.cores - 1}" for first in firsts)
+    lsf = request.partition.lsf
+    line = 2 if lsf and lsf.launch_slots else 1
+    return request.scheduler.first_host.replace("{first_compute_host}", str(line))

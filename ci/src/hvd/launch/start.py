@@ -18,24 +18,18 @@ KEPT = "HVD_CALLER_"
 
 
 def run(request: Request, environ: Mapping[str, str]) -> None:
-    """Become the launcher.
-
-    Raises:
-        HvdError: this is no job of the site's scheduler, or there is no such launcher.
-    """
-    site = request.site
-    if site.scheduler != "none" and request.job is None:
+    """Exec the launcher."""
+    if request.site.scheduler != "none" and request.job is None:
         raise HvdError(
-            f"--run: this is no job on {site.name}",
+            f"--run: this is no job on {request.site.name}",
             "get nodes first (--allocate prints the command), or print a script with --batch",
         )
-    words = methods.line(request)
+    words = [*methods.words(request), *request.program]
     variables = environment(request, environ)
     launcher = shutil.which(words[0], path=variables.get("PATH"))
     if launcher is None:
-        raise HvdError(
-            f"{words[0]} is not on PATH", f"spack env activate {request.environment}; or load MPI"
-        )
+        hint = f"spack env activate {request.environment}; or load MPI"
+        raise HvdError(f"{words[0]} is not on PATH", hint)
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(launcher, words, variables)

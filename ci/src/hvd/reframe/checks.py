@@ -15,7 +15,7 @@ from reframe.core.builtins import parameter, run_after, run_before, sanity_funct
 from reframe.core.exceptions import SanityError
 
 from hvd.core.errors import HvdError
-from hvd.launch import batch, methods, request, schedulers
+from hvd.launch import batch, methods, request
 from hvd.model import built, check_build
 from hvd.reframe import systems
 from hvd.smoke import launch, records

@@ -8,7 +8,7 @@ import re
 from typing import Any, Dict, List, Tuple
 
 from hvd.core import paths, process
-from hvd.launch import schedulers
+from hvd.launch import methods
 from hvd.model import environment, site
 from hvd.model.site import Partition, Site
 
@@ -125,7 +125,7 @@ def _partition(machine: Site, kind: Partition) -> Dict[str, Any]:
         "scheduler": {"slurm": slurm(), "none": "local"}.get(machine.scheduler, machine.scheduler),
         "sched_options": {"use_nodes_option": True},
         "launcher": launcher(machine.launcher),
-        "access": schedulers.of(machine).access(kind),
+        "access": _access(machine, kind),
         "environs": names,
         "features": sorted(features),
         "extras": {"cpus_per_rank": kind.cpus_per_rank},
@@ -135,9 +135,9 @@ def _partition(machine: Site, kind: Partition) -> Dict[str, Any]:
         found["processor"] = {"num_cpus": kind.cores * (kind.threads_per_core or 1)}
     if kind.gpus:
         found["devices"] = [{"type": "gpu", "model": kind.gpu, "num_devices": kind.gpus}]
-    form = schedulers.slurm_gpu_option(kind) if machine.scheduler == "slurm" else ""
+    form = methods.gpus_option(kind, "{count}")
     if form:
-        found["resources"] = [{"name": "gpu", "options": [form.format("{count}")]}]
+        found["resources"] = [{"name": "gpu", "options": [form]}]
     return found
 
 
