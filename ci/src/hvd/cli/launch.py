@@ -13,7 +13,6 @@ from hvd.cli.common import option
 from hvd.core import console
 from hvd.core.errors import HvdError
 from hvd.launch import batch, hosts, methods, request, start
-from hvd.model import site
 
 _printed = functools.partial(option, rich_help_panel="Output", default=False)
 

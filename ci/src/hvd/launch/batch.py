@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import pathlib
 import shlex
 from typing import List, Mapping, Optional
@@ -10,7 +9,8 @@ from typing import List, Mapping, Optional
 from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.launch import methods
-from hvd.launch.request import JOB, Request, options
+from hvd.launch.request import HOSTS, JOB, Request, options
+from hvd.launch.values import fill, of_job
 from hvd.model import built, environment
 
 #: A job that waits for a rank that hangs ends after half an hour, as PyTorch's over Gloo does.
@@ -77,7 +77,7 @@ def _options(request: Request, command: str = "") -> List[str]:
             f"add '{site.scheduler}' to it in site.yaml",
         )
     template = scheduler.interactive[command] if command else scheduler.batch
-    return [" ".join(entry) for entry in methods.fill(template, methods.of_job(request))]
+    return [" ".join(entry) for entry in fill(template, of_job(request))]
 
 
 def site_exports(request: Request) -> List[str]:
@@ -123,7 +123,7 @@ def _preparation(request: Request) -> List[str]:
 
 
 def _launch(request: Request) -> str:
-    if request.hosts or not {"job_slots", "dealt_ranks"} & request.settings.values:
+    if request.hosts or not HOSTS - {"slots"} & request.settings.values:
         return methods.quoted(request, script=True)
     # the hosts are known in the job alone, so that ./hvd launch is called there
     words = [str(paths.ROOT / "hvd"), "launch", request.environment]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
 
@@ -16,16 +17,20 @@ from hvd.model.site import Method, Partition, Scheduler, Site, Use
 _ONE_RANK_PER_GPU = {"nccl": "NCCL", "rccl": "RCCL"}
 #: The groups of options.
 RANKS, LAUNCHER, JOB = "Ranks and nodes", "Launcher", "Job"
-#: Options that several launch methods have a way for; others are taken where a line has the value.
-_HOSTS = {"slots", "job_slots", "dealt_ranks"}
+#: The values of a command that are made of hosts.
+HOSTS = {"slots", "job_slots", "dealt_ranks"}
 
 
-def _option(panel: str, usage: str, help: str, default: Any = "") -> Any:
+def _option(panel: str, usage: str, default: Any, help: str) -> Any:
     """Define a field that is an option of ``./hvd launch``, such as ``--nodes N``."""
     metadata = {"panel": panel, "usage": usage, "help": help}
     if isinstance(default, dict):
         return dataclasses.field(default_factory=dict, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
+
+
+_ranks, _launcher, _job = (functools.partial(_option, panel) for panel in (RANKS, LAUNCHER, JOB))
+_NODES = "Number of nodes. \\[default: 1, or those of --hosts]"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,44 +43,28 @@ class Request:
     program: Tuple[str, ...] = ()  #: the words that every rank runs
     job: Optional[Tuple[str, ...]] = None  #: the compute nodes of this job; None outside of one
 
-    nodes: int = _option(
-        RANKS, "--nodes N", "Number of nodes. \\[default: 1, or those of --hosts]", 0
-    )
-    ranks_per_node: int = _option(
-        RANKS, "--ranks-per-node R", "Ranks per node. \\[default: one per GPU]", 0
-    )
-    hosts: Tuple[str, ...] = _option(RANKS, "--hosts LIST", "Hosts, for example 'server[1-4]'.")
-    racks: int = _option(RANKS, "--racks N", "Reserve this many whole racks (LSF).", 0)
-    aisles: int = _option(RANKS, "--aisles N", "Number of aisles (ddlrun).", 0)
-    method: str = _option(LAUNCHER, "--via METHOD", "Launch method: srun, mpirun, horovodrun, ...")
-    gloo: bool = _option(
-        LAUNCHER, "--gloo", "Use Gloo as Horovod's controller (horovodrun).", False
-    )
-    rdma: bool = _option(LAUNCHER, "--rdma", "MPI uses RDMA (mpirun).", False)
-    torch: bool = _option(
-        LAUNCHER, "--torch", "Set torch.distributed's variables, for DDP.", False
-    )
-    image: str = _option(LAUNCHER, "--image IMAGE", "Start the program in this Shifter image.")
-    smpiargs: str = _option(LAUNCHER, "--smpiargs TEXT", "Arguments for Spectrum MPI (jsrun).")
-    rankfile: str = _option(LAUNCHER, "--rankfile FILE", "Rank file (ddl-mpirun).")
-    variables: Mapping[str, str] = _option(
-        LAUNCHER, "--env NAME=VALUE", "A variable for the program; repeatable.", {}
-    )
-    account: str = _option(JOB, "--account NAME", "Account to charge.")
-    time: str = _option(JOB, "--time H:MM:SS", "Time limit.")
-    queue: str = _option(JOB, "--queue NAME", "Queue, partition or quality of service.")
-    job_name: str = _option(JOB, "--job-name NAME", "The job's name.")
-    output: str = _option(JOB, "--output FILE", "File for stdout.")
-    error: str = _option(JOB, "--error FILE", "File for stderr.")
-    modules: Tuple[str, ...] = _option(
-        JOB, "--module NAMES", "Load these instead of the site's; repeatable.", ()
-    )
-    setup: Tuple[str, ...] = _option(
-        JOB, "--setup LINE", "Shell line instead of the activation; repeatable.", ()
-    )
-    expand: bool = _option(
-        JOB, "--expand", "Let the job's shell expand $NAME in the program's arguments.", False
-    )
+    nodes: int = _ranks("--nodes N", 0, _NODES)
+    ranks_per_node: int = _ranks("--ranks-per-node R", 0, "Default: one per GPU.")
+    hosts: Tuple[str, ...] = _ranks("--hosts LIST", "", "Hosts, for example 'server[1-4]'.")
+    racks: int = _ranks("--racks N", 0, "Reserve this many whole racks (LSF).")
+    aisles: int = _ranks("--aisles N", 0, "Number of aisles (ddlrun).")
+    method: str = _launcher("--via METHOD", "", "Launch method, such as mpirun.")
+    gloo: bool = _launcher("--gloo", False, "Use Gloo as Horovod's controller (horovodrun).")
+    rdma: bool = _launcher("--rdma", False, "MPI uses RDMA (mpirun).")
+    torch: bool = _launcher("--torch", False, "Set torch.distributed's variables, for DDP.")
+    image: str = _launcher("--image IMAGE", "", "Start the program in this Shifter image.")
+    smpiargs: str = _launcher("--smpiargs TEXT", "", "Arguments for Spectrum MPI (jsrun).")
+    rankfile: str = _launcher("--rankfile FILE", "", "Rank file (ddl-mpirun).")
+    variables: Mapping[str, str] = _launcher("--env NAME=VALUE", {}, "Set it; repeatable.")
+    account: str = _job("--account NAME", "", "Account to charge.")
+    time: str = _job("--time H:MM:SS", "", "Time limit.")
+    queue: str = _job("--queue NAME", "", "Queue, partition or quality of service.")
+    job_name: str = _job("--job-name NAME", "", "The job's name.")
+    output: str = _job("--output FILE", "", "File for stdout.")
+    error: str = _job("--error FILE", "", "File for stderr.")
+    modules: Tuple[str, ...] = _job("--module NAMES", (), "Not the site's modules; repeatable.")
+    setup: Tuple[str, ...] = _job("--setup LINE", (), "Shell, not the activation; repeatable.")
+    expand: bool = _job("--expand", False, "The job's shell expands $NAME in the arguments.")
 
     @property
     def ranks(self) -> int:
@@ -106,7 +95,7 @@ def options() -> Iterator[dataclasses.Field]:
 
 def make(environment: str, *, partition: str = "", **given: Any) -> Request:
     """Return a launch of ``environment`` with the site's defaults for what is not given."""
-    site = sites.of(environment)
+    site, launchers = sites.of(environment), sites.launchers()
     name = partition or site.environments[environment].partition
     if name not in site.partitions:
         hint = nearest(name, site.partitions)
@@ -114,118 +103,116 @@ def make(environment: str, *, partition: str = "", **given: Any) -> Request:
     found = Request(site, environment, site.partitions[name], **given)
     method = found.method or site.launcher
     if method not in site.allowed:
-        if method not in sites.launchers().methods:
-            hint = nearest(method, {*sites.launchers().methods, *site.allowed})
+        if method not in launchers.methods:
+            hint = nearest(method, {*launchers.methods, *site.allowed})
             raise HvdError(f"--via: no launch method is called '{method}'", hint)
-        reason = (
-            f"not on {site.name}, which has {sites.launchers().schedulers[site.scheduler].title}"
-        )
+        reason = f"not for {launchers.schedulers[site.scheduler].title} of {site.name}"
         if method in site.refused:
-            reason = f"{method} on {site.name}: {site.refused[method].reason}"
+            reason = f"{site.name}: {site.refused[method].reason}"
         raise HvdError(f"--via {method}: {reason}", f"use {' or '.join(site.allowed)}")
     return dataclasses.replace(
         found,
+        partition=_with_queue(found.partition, found.queue),
         nodes=found.nodes or len(found.hosts) or 1,
         ranks_per_node=found.ranks_per_node or found.partition.default_ranks,
         method=method,
     )
 
 
+def _with_queue(partition: Partition, queue: str) -> Partition:
+    """Return the nodes of ``partition`` as ``queue`` gives them, if the user asks for one."""
+    if not queue:
+        return partition
+    # a queue is a QOS at sites with these
+    slurm = {"qos" if partition.slurm.qos else "partition": queue}
+    changed = {"slurm": dataclasses.replace(partition.slurm, **slurm)}
+    for name in ("lsf", "pbs"):
+        if getattr(partition, name):
+            changed[name] = dataclasses.replace(getattr(partition, name), queue=queue)
+    return dataclasses.replace(partition, **changed)
+
+
 def check(request: Request) -> None:
     """Refuse what cannot work."""
-    for problems in (_options, _method, _ranks, _nodes):
-        for reason, hint in problems(request):
-            raise HvdError(reason, hint)
+    for reason, hint in _problems(request):
+        raise HvdError(reason, hint)
 
 
-def _options(request: Request) -> Iterator[Tuple[str, str]]:
-    """Yield what is wrong with the values alone, and a hint for each."""
+def _problems(request: Request) -> Iterator[Tuple[str, str]]:
+    """Yield each reason why ``request`` cannot work, and a hint."""
+    site, kind, method, via = request.site, request.partition, request.settings, request.method
     if request.time and not re.fullmatch(r"\d+:[0-5]\d:[0-5]\d", request.time):
         reason = f"--time: '{request.time}' is not hours, minutes and seconds"
         yield reason, "write ten minutes as 0:10:00, on every machine"
+    taken = {
+        *(*method.values, "method", "torch", "variables"),
+        *(["hosts"] if HOSTS & method.values else []),
+        *(["rdma"] if method.without_rdma is not None else []),
+        *(["image"] if method.image else []),
+    }
     for field in options():
-        value = getattr(request, field.name)
+        value, name = getattr(request, field.name), field.metadata["usage"].split()[0]
         # each is one word of the scheduler's or the launcher's options
         if isinstance(value, str) and field.name != "smpiargs" and re.search(r"\s", value):
-            yield f"{field.metadata['usage'].split()[0]}: '{value}' has blanks", "remove them"
+            yield f"{name}: '{value}' has blanks", "remove them"
+        own = field.metadata["panel"] == LAUNCHER or field.name == "hosts"
+        if value and own and field.name not in taken:
+            hint = "leave it out, or choose another method with --via"
+            yield f"{name}: {via} on {site.name} does not take it", hint
     for name in request.variables:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             yield f"--env: '{name}' is not the name of a variable", "--env NAME=VALUE"
-    account, suffix = request.account, request.partition.account.suffix
+    account, suffix = request.account, kind.account.suffix
     if account and not account.endswith(suffix):
-        where = f"{request.partition.name} of {request.site.name}"
-        reason = f"--account: accounts of jobs in {where} end in {suffix}"
+        reason = f"--account: accounts of jobs in {kind.name} of {site.name} end in {suffix}"
         yield reason, f"--account {account}{suffix}"
 
-
-def _method(request: Request) -> Iterator[Tuple[str, str]]:
-    """Yield what the launch method cannot do."""
-    method, name = request.settings, request.method
     if method.operations not in ("", request.use.operations):
-        instead = [each for each, own in request.site.allowed.items() if not own.operations]
-        reason = f"{name} is for IBM DDL, and {request.environment} is built without it"
-        yield reason, f"use {' or '.join(instead)}"
-    taken = {
-        *method.values,
-        *(["hosts"] if _HOSTS & method.values else []),
-        *(["rdma"] if method.without_rdma is not None else []),
-        *(["image"] if method.image else []),
-        *("method", "torch", "variables"),
-    }
-    for field in options():
-        if field.metadata["panel"] == LAUNCHER or field.name == "hosts":
-            if getattr(request, field.name) and field.name not in taken:
-                reason = f"--{field.name}: {name} on {request.site.name} does not take it"
-                yield reason, "leave it out, or choose another method with --via"
+        reason = f"{via} is for IBM DDL, and {request.environment} is built without it"
+        yield reason, f"use {' or '.join(k for k, v in site.allowed.items() if not v.operations)}"
     for option in method.needs:
         if option != "hosts" and not getattr(request, option):
-            yield f"{name} needs --{option}", f"give --{option}, or use another method"
+            yield f"{via} needs --{option}", f"give --{option}, or use another method"
     if request.gloo and environments.load(request.environment).root.variants.get("gloo") is False:
         yield f"--gloo: {request.environment} is built without Gloo (~gloo)", "leave --gloo out"
-    if method.every_gpu and request.ranks_per_node != request.partition.gpus:
-        hint = f"leave --ranks-per-node out, or give {request.partition.gpus}"
-        yield f"{name} starts a rank on every GPU", hint
-    racks, aisles = request.racks or 1, request.aisles or 1
-    if {"rack_nodes", "shape"} & method.values and (request.nodes % racks or racks % aisles):
-        reason = f"{request.nodes} nodes cannot be divided by {racks} racks in {aisles} aisles"
-        yield reason, "choose numbers that divide: DDL needs as many nodes on every rack"
 
+    nodes, ranks, gpus = request.nodes, request.ranks_per_node, kind.gpus
+    if method.every_gpu and ranks != gpus:
+        yield f"{via} starts a rank on every GPU", f"leave --ranks-per-node out, or give {gpus}"
+    if ranks > gpus > 0 and request.use.operations != "cpu":
+        asked, limit = f"{ranks} ranks on a node with {gpus} GPUs", kind.ranks_per_gpu
+        library = _ONE_RANK_PER_GPU.get(request.use.operations)
+        if limit and ranks > limit.max * gpus:
+            yield f"{asked}: {limit.reason}", limit.remedy
+        if library:
+            hint = f"ask for at most {gpus} with --ranks-per-node, and for more nodes"
+            yield f"{asked}: {library} cannot give a GPU to two ranks", hint
 
-def _ranks(request: Request) -> Iterator[Tuple[str, str]]:
-    """Yield why a node cannot have so many ranks."""
-    ranks, gpus, operations = (
-        request.ranks_per_node,
-        request.partition.gpus,
-        request.use.operations,
-    )
-    if not ranks > gpus > 0 or operations == "cpu":
-        return
-    asked, limit = f"{ranks} ranks on a node with {gpus} GPUs", request.partition.ranks_per_gpu
-    if limit and ranks > limit.max * gpus:
-        yield f"{asked}: {limit.reason}", limit.remedy
-    if operations in _ONE_RANK_PER_GPU:
-        reason = f"{asked}: {_ONE_RANK_PER_GPU[operations]} cannot give a GPU to two ranks"
-        yield reason, f"ask for at most {gpus} with --ranks-per-node, and for more nodes"
-
-
-def _nodes(request: Request) -> Iterator[Tuple[str, str]]:
-    """Yield why there cannot be so many nodes, or those hosts."""
-    nodes, hosts, job = request.nodes, request.hosts, request.job
+    hosts, job = request.hosts, request.job
     if job is not None and nodes > len(job):
         reason = f"{nodes} nodes are asked for, and the job has {len(job)}"
         yield reason, "ask for fewer, or get a larger job"
     if hosts and nodes > len(hosts):
         reason = f"{nodes} nodes are asked for, and --hosts names {len(hosts)}"
         yield reason, "name more hosts, or ask for fewer nodes"
-    foreign = sorted(set(hosts) - set(job or hosts))
-    if foreign:
+    for host in sorted(set(hosts) - set(job or hosts)):
         hint = f"use those of {', '.join(job or ())}, or leave --hosts out"
-        yield f"--hosts: {foreign[0]} is not a node of the job", hint
-    racks, lsf = request.racks, request.partition.lsf
-    if lsf is None and (racks or request.aisles):
-        yield f"{request.site.name} has no racks to ask for", "leave --racks and --aisles out"
-    if request.aisles and not racks:
+        yield f"--hosts: {host} is not a node of the job", hint
+
+    racks, aisles, lsf = request.racks, request.aisles, kind.lsf
+    if lsf is None and (racks or aisles):
+        yield f"{site.name} has no racks to ask for", "leave --racks and --aisles out"
+    if aisles and not racks:
         yield "--aisles needs the number of racks in them", "add --racks"
-    if racks and lsf and lsf.nodes_per_rack and nodes > racks * lsf.nodes_per_rack:
+    if racks and lsf.nodes_per_rack and nodes > racks * lsf.nodes_per_rack:
         reason = f"{nodes} nodes do not fit on {racks} racks of {lsf.nodes_per_rack}"
         yield reason, f"ask for {-(-nodes // lsf.nodes_per_rack)} racks or more"
+    if (
+        racks
+        and {"rack_nodes", "shape"} & method.values
+        and (nodes % racks or racks % (aisles or 1))
+    ):
+        reason = (
+            f"{nodes} nodes are not the same number on each of {racks} racks in {aisles} aisles"
+        )
+        yield reason, "choose numbers that divide: DDL needs as many nodes on every rack"
