@@ -12,7 +12,6 @@ import yaml
 
 from hvd.cli import main as cli
 from hvd.core import paths
-from hvd.launch import methods
 from hvd.model import environment, site
 from hvd.model.site import Bandwidth
 from hvd.reframe import systems
@@ -90,13 +89,12 @@ def test_features_are_those_of_the_spec(configuration):
 
 def test_reframe_has_a_launcher_for_every_method():
     """By its own name, unless ReFrame has one of that name."""
-    names = [systems.launcher(name) for name in methods.METHODS]
+    names = [systems.launcher(name) for name in site.launchers().methods]
     assert "jsrun" in names
     program = f"""
 import sys
 from hvd.reframe import launchers
 from reframe.core.backends import getlauncher
-launchers.register()
 for name in {names}:
     assert issubclass(getlauncher(name), launchers.SiteLauncher), name
 for name in ("srun", "mpirun", "mpiexec", "ibrun"):
@@ -117,7 +115,7 @@ def test_a_slurm_without_accounting_is_asked_otherwise(storage, scheduler, monke
 
 
 def test_bandwidth_is_of_the_operations_and_nodes():
-    use = site.Use("p", "cpu", bandwidth=(Bandwidth("mpi", 2, 100.0), Bandwidth("mpi", 1, 900.0)))
+    use = site.Use("p", "cpu", bandwidth=(Bandwidth("mpi", 2, 100.0, ()), Bandwidth("mpi", 1, 900.0, ())))
     assert use.least_bandwidth("mpi", 2).bus_mb_s == 100.0
     assert use.least_bandwidth("mpi", 1).bus_mb_s == 900.0
     assert use.least_bandwidth("gloo", 2) is None

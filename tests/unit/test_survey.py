@@ -1,4 +1,4 @@
-"""What a login node says, as commands of its scheduler, its modules and Spack would print it."""
+"""What a login node says, as commands of its scheduler, its modules and Spack print it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.launch import batch
 from hvd.model import environment, site
-from hvd.model.site import Lsf, Pbs
 from hvd.solve import site_check
-from hvd.survey import check, new, schedulers, software
-from hvd.survey.check import State
-from hvd.survey.record import Record
+from hvd.survey import check, new
+from hvd.survey import machine as survey
 from tests.checkout import script
 from tests.spack.conftest import gpu_stand_in
 from tests.unit.launching import launch
@@ -26,10 +24,10 @@ from tests.unit.launching import launch
 #: Two partitions of Slurm; in one of them, two kinds of node.
 SLURM = {
     "sinfo": """\
-        batch*|up|24|rome,ib|(null)|2|64|2|128|257000
-        gpu|up|4|milan,ib|gpu:v100:2(S:0-1)|1|32|2|64|257000
-        gpu|up|30|milan,ib|gpu:nvidia_a100:4(S:0-3),nvme:1|1|64|1|64|515000
-        old|inact|9|(null)|(null)|2|8|1|16|64000
+        batch*|up|24|(null)|2|64|2|128|257000
+        gpu|up|4|gpu:v100:2(S:0-1)|1|32|2|64|257000
+        gpu|up|30|gpu:nvidia_a100:4(S:0-3),nvme:1|1|64|1|64|515000
+        old|inact|9|(null)|2|8|1|16|64000
         """,
     "scontrol show config": """\
         Configuration data as of 2026-11-24T12:00:00
@@ -42,7 +40,6 @@ SLURM = {
     "scontrol show partition --oneliner": """\
         PartitionName=batch AllowGroups=ALL Default=YES DefMemPerNode=UNLIMITED MaxMemPerCPU=1900
         PartitionName=gpu AllowGroups=ALL Default=NO DefMemPerCPU=8000 MaxMemPerNode=UNLIMITED
-        PartitionName=old AllowGroups=ALL Default=NO DefMemPerNode=UNLIMITED State=INACTIVE
         """,
     "srun": """\
         MPI plugin types are...
@@ -52,109 +49,8 @@ SLURM = {
         specific pmix plugin versions available: pmix_v4,pmix_v5
         """,
 }
-PBS = {
-    "pbsnodes": """\
-        {"pbs_version": "2022.1.1", "nodes": {
-          "x0": {"resources_available": {"ncpus": 64, "mem": "527672492kb", "Qlist": "debug"}},
-          "x1": {"resources_available": {"ncpus": 64, "mem": "527672492kb", "ngpus": 4}},
-          "x2": {"resources_available": {"ncpus": 64, "mem": "527672492kb", "ngpus": 4}},
-          "x3": {"Error": "Unknown node"}}}
-        """,
-    "qstat": """\
-        {"Queue": {"prod": {"queue_type": "Route", "enabled": "True"},
-                   "small": {"queue_type": "Execution", "enabled": "True", "started": "True"}}}
-        """,
-}
-LSF = {
-    "bqueues": """\
-        QUEUE_NAME      PRIO STATUS          MAX JL/U JL/P JL/H NJOBS  PEND   RUN  SUSP  RSV
-        batch            30  Open:Active       -    -    -    -     0     0     0     0    0
-        """,
-    "lshosts -w": """\
-        HOST_NAME      type    model  cpuf ncpus maxmem maxswp server RESOURCES
-        login1         LINUXPPC64LE POWER9 250.0 - - - No ()
-        h01            LINUXPPC64LE POWER9 250.0 176 605.6G 4G Yes (CN)
-        h02            LINUXPPC64LE POWER9 250.0 176 605.6G 4G Yes (CN)
-        """,
-    "lshosts -gpu": """\
-        HOST_NAME   gpu_id       gpu_model   gpu_driver   gpu_factor      numa_id
-        h01              0   TeslaV100_SXM2       418.67          7.0            0
-                         1   TeslaV100_SXM2       418.67          7.0            8
-        h02              0   TeslaV100_SXM2       418.67          7.0            0
-                         1   TeslaV100_SXM2       418.67          7.0            8
-        """,
-}
-
-
-def machine(directory: pathlib.Path, said: Dict[str, str]) -> Record:
-    """A login node whose commands print these texts, by the words that they are called with."""
-    for name in {words.split()[0] for words in said}:
-        cases = []
-        for words, text in said.items():
-            if words.split()[0] == name:
-                file = directory / f"{words}.txt"
-                file.write_text(textwrap.dedent(text))
-                cases.append(f"'{words}'*) exec cat '{file}';;")
-        (directory / "bin" / name).unlink(missing_ok=True)
-        script(directory / "bin" / name, f'case "{name} $*" in', *cases, "*) exit 1;; esac")
-    return Record({"PATH": f"{directory / 'bin'}:{os.defpath}"})
-
-
-def test_slurm(tmp_path) -> None:
-    found = schedulers.find(machine(tmp_path, SLURM))
-    assert (found.default, found.mpi_types) == ("batch", ("none", "pmi2", "pmix"))
-    assert [kind.nodes for kind in found.queues()["gpu"]] == [30, 4]
-    batch_, gpu = (found.queues()[name][0].partition for name in ("batch", "gpu"))
-    assert set(found.queues()) == {"batch", "gpu"}
-    assert (batch_.cores, batch_.threads_per_core, batch_.cpus_per_rank) == (128, 1, 64)
-    # the partition allows less than the 2007 MB that a CPU could have
-    assert batch_.slurm.mem_per_cpu_mb == 1900 and batch_.slurm.gpus == ""
-    assert (gpu.gpus, gpu.gpu, gpu.cpus_per_rank) == (4, "nvidia_a100", 16)
-    assert gpu.slurm.gpus == "--gpus-per-node" and gpu.memory_gb == 503
-    # it gives 8000 MB unasked, and 8046 are there
-    assert gpu.slurm.mem_per_cpu_mb == 8046
-
-
-@pytest.mark.parametrize(
-    ("config", "own", "asked"),
-    [
-        ({"SelectTypeParameters": "CR_Core", "DefMemPerCPU": "300"}, {}, 0),
-        ({"SelectTypeParameters": "CR_Core_Memory", "DefMemPerNode": "UNLIMITED"}, {}, 0),
-        ({"SelectTypeParameters": "CR_Core_Memory", "DefMemPerNode": "8000"}, {}, 2000),
-        ({"SelectTypeParameters": "CR_Core_Memory"}, {"DefMemPerCPU": "2000"}, 0),
-        (
-            {"SelectTypeParameters": "CR_CPU_Memory", "DefMemPerCPU": "9"},
-            {"DefMemPerNode": "16000"},
-            0,
-        ),
-    ],
-)
-def test_the_memory_that_a_job_has_to_ask_for(config, own, asked) -> None:
-    assert schedulers._memory(config, own, cpus=8, memory=16000) == asked
-
-
-def test_pbs(tmp_path) -> None:
-    found = schedulers.find(machine(tmp_path, PBS))
-    (kind,) = found.kinds
-    assert (kind.queue, kind.nodes, kind.partition.gpus) == ("small", 2, 4)
-    assert kind.partition.pbs == Pbs("small", chunk="ncpus=64:ngpus=4")
-    assert kind.partition.memory_gb == 503
-
-
-def test_lsf(tmp_path) -> None:
-    (kind,) = schedulers.find(machine(tmp_path, LSF)).kinds
-    assert (kind.queue, kind.nodes, kind.partition.gpus) == ("batch", 2, 2)
-    assert kind.partition.lsf == Lsf("batch", slots=176, launch_slots=0)
-    assert kind.partition.gpu == "TeslaV100_SXM2" and kind.partition.memory_gb == 606
-
-
-@pytest.mark.parametrize("said", [{}, {"sinfo": "slurm_load_partitions: no\n"}, {"pbsnodes": "x"}])
-def test_no_answer(said, tmp_path) -> None:
-    with pytest.raises(HvdError) as caught:
-        schedulers.find(machine(tmp_path, said))
-    assert caught.value.remedy
-
-
+PBS = {"pbsnodes": "x0\n     state = free\n", "qstat": "Queue: small\n"}
+LSF = {"bqueues": "QUEUE_NAME PRIO\nbatch 30\n", "lshosts": "HOST_NAME type\nh01 LINUXPPC64LE\n"}
 #: What Spack detects, with DIRECTORY for that of the machine.
 DETECTED = """\
 packages:
@@ -174,20 +70,58 @@ packages:
 """
 
 
+def machine(directory: pathlib.Path, said: Dict[str, str]) -> survey.Record:
+    """A login node whose commands print these texts, by the words that they are called with."""
+    for name in {words.split()[0] for words in said}:
+        cases = []
+        for words, text in said.items():
+            if words.split()[0] == name:
+                file = directory / f"{words}.txt"
+                file.write_text(textwrap.dedent(text))
+                cases.append(f"'{words}'*) exec cat '{file}';;")
+        (directory / "bin" / name).unlink(missing_ok=True)
+        script(directory / "bin" / name, f'case "{name} $*" in', *cases, "*) exit 1;; esac")
+    return survey.Record({"PATH": f"{directory / 'bin'}:{os.defpath}"})
+
+
+def test_slurm(tmp_path) -> None:
+    answer = survey.scheduler(machine(tmp_path, SLURM))
+    assert (answer.default, answer.mpi_types) == ("batch", ("none", "none", "pmi2", "pmix"))
+    assert answer.partitions == {
+        "batch": {
+            **{"gpus": 0, "cores": 128, "threads_per_core": 1, "memory_gb": 251},
+            # the partition allows less than the 2007 MB that a CPU could have
+            "slurm": {"partition": "batch", "mem_per_cpu_mb": 1900},
+            "cpus_per_rank": 64,
+        },
+        "gpu": {
+            **{"gpus": 4, "gpu": "nvidia_a100", "cores": 64, "threads_per_core": 1},
+            **{"memory_gb": 503, "cpus_per_rank": 16},
+            "slurm": {"partition": "gpu", "gpus": "--gpus-per-node", "mem_per_cpu_mb": 8046},
+        },
+    }
+
+
+@pytest.mark.parametrize("said", [{}, {"sinfo": "slurm_load_partitions: no\n"}, {"sinfo": ""}])
+def test_no_answer(said, tmp_path) -> None:
+    with pytest.raises(HvdError) as caught:
+        survey.scheduler(machine(tmp_path, said))
+    assert caught.value.remedy
+
+
 class FakeSpack:
     """Answers as Spack does, for a machine in ``directory``."""
 
     def __init__(self, directory: pathlib.Path) -> None:
-        self.scope, self.detected = (
-            directory / "scope",
-            DETECTED.replace("DIRECTORY", f"{directory}"),
-        )
+        self.scope, self.detected = directory / "scope", DETECTED
+        self.directory = directory
         self.scope.mkdir()
 
     def run(self, *words, log, variables=None, **more):
         if variables:
             scope = pathlib.Path(variables["SPACK_USER_CONFIG_PATH"])
-            (scope / "packages.yaml").write_text(self.detected)
+            text = self.detected.replace("DIRECTORY", str(self.directory))
+            (scope / "packages.yaml").write_text(text)
         return type("Done", (), {"output": "rocky9\n"})
 
 
@@ -205,21 +139,24 @@ def node(tmp_path, monkeypatch):
 
 def make(node, name: str = "moon", **options) -> None:
     directory, record, spack = node
-    wanted = new.Wanted(name, "Tycho Computing Centre", partition="gpu", **options)
-    new.make(wanted, record, spack, directory / "log")
+    options = {"partition": "gpu", "target": "zen3", **options}
+    new.make(name, "Tycho Computing Centre", record, spack, directory / "log", **options)
+
+
+def packages(name: str = "moon") -> dict:
+    return yaml.safe_load(site_check.file(name).read_text())["packages"]
 
 
 def test_a_site_with_gpus(node) -> None:
-    make(node, target="zen3")
+    make(node)
     assert environment.load("moon-hvd").specs == [
         "py-horovod@0.28.1 +mpi+gloo+nccl+cuda~rocm frameworks:=pytorch os=rocky9 target=zen3"
     ]
-    packages = yaml.safe_load(site_check.file("moon").read_text())["packages"]
-    (nccl,) = packages["nccl"]["externals"]
+    (nccl,) = packages()["nccl"]["externals"]
     assert nccl["spec"] == "nccl@2.21.5 +cuda cuda_arch=80 os=rocky9"
     assert nccl["dependencies"] == [{"spec": "cuda@12.4.131"}]
-    assert "cuda_arch=80,90" in packages["py-torch"]["externals"][0]["spec"]
-    (gcc,) = packages["gcc:"]["externals"]
+    assert "cuda_arch=80,90" in packages()["py-torch"]["externals"][0]["spec"]
+    (gcc,) = packages()["gcc:"]["externals"]
     fortran = gcc["extra_attributes"]["compilers"]["fortran"]
     # a path that no other machine has, to the same program
     assert fortran.startswith(str(node[0])) and os.path.normpath(fortran) == "/usr/bin/gfortran"
@@ -234,28 +171,47 @@ def test_a_cray_with_rocm(node) -> None:
     (module,) = directory.glob("torch/lib/python3*/site-packages/torch/__init__.py")
     text = module.read_text().replace("cuda = '12.4'", "cuda = None")
     module.write_text(text.replace("hip = None", "hip = '7.1'").replace("sm_80 sm_90", "gfx90a"))
-    for name in software.ROCM:
+    for name in new.ROCM:
         spack.detected += f"  {name}: {{externals: [{{spec: {name}@7.1.1, prefix: /opt/rocm}}]}}\n"
     record.shell.update(CRAY_MPICH_DIR="/opt/cray/pe/mpich", CRAY_MPICH_VERSION="9.1.0")
     said = {"sinfo": SLURM["sinfo"].replace("nvidia_a100", "mi250x"), "srun": "\tcray_shasta\n"}
     machine(directory, {**SLURM, **said})
-    make(node, target="zen3")
+    make(node)
     assert "+nccl~cuda+rocm" in environment.load("moon-hvd").specs[0]
     found = site_check.externals(site_check.file("moon"))
-    assert set(software.ROCM) < set(found) and not {"cuda", "nccl"} & set(found)
+    assert set(new.ROCM) < set(found) and not {"cuda", "nccl"} & set(found)
     assert found["cray-mpich"] == [("9.1.0", "/opt/cray/pe/mpich", ())]
-    packages = yaml.safe_load(site_check.file("moon").read_text())["packages"]
     for name in ("py-torch", "rccl"):
-        assert "amdgpu_target=gfx90a" in packages[name]["externals"][0]["spec"]
-    machine_ = site.load("moon")
-    assert machine_.environments["moon-hvd"].operations == "rccl"
-    assert machine_.allowed["srun"].options == ("--mpi=cray_shasta",)
+        assert "amdgpu_target=gfx90a" in packages()[name]["externals"][0]["spec"]
+    moon = site.load("moon")
+    assert moon.environments["moon-hvd"].operations == "rccl"
+    assert moon.allowed["srun"].options == ("--mpi=cray_shasta",)
     assert ".checkout/environments/hardware/zen3-mi250x" in environment.load("moon-hvd").includes
+
+
+@pytest.mark.parametrize(("said", "scheduler"), [(PBS, "pbs"), (LSF, "lsf")])
+def test_what_a_scheduler_is_not_asked_is_to_do(said, scheduler, node) -> None:
+    directory, record, _ = node
+    for name in ("sinfo", "scontrol", "srun"):
+        (directory / "bin" / name).unlink()
+    machine(directory, said)
+    make(node, gpu="cuda_arch=80")
+    moon = site.load("moon")
+    assert moon.scheduler == scheduler
+    assert getattr(moon.partitions["gpu"], scheduler).queue == "gpu"
+    text = site.file("moon").read_text()
+    assert "# TODO: GPUs of a node" in text
+    (sources,) = site.file("moon").parent.glob("sources/*.txt")
+    assert all(
+        line.strip() in sources.read_text()
+        for each in said.values()
+        for line in [each.split("\n")[0]]
+    )
 
 
 def test_layers_are_taken_or_made(node) -> None:
     sites = paths.environments()[0]
-    make(node, target="zen3")
+    make(node)
     includes = environment.load("moon-hvd").includes
     assert {"$HVD_SITES/sites/moon", ".checkout/environments/hardware/zen3-a100"} < set(includes)
     assert (sites / "moon-hvd" / ".checkout").resolve() == paths.ROOT
@@ -266,43 +222,39 @@ def test_layers_are_taken_or_made(node) -> None:
     assert (target, gpu) == ("target=zen5", {"spec": "cuda_arch=80", "when": "+cuda"})
 
 
-def test_nothing_is_left_of_a_site_that_fails(node) -> None:
+def test_a_site_is_written_whole_or_not_at_all(node) -> None:
+    """Software is missing, a GPU is unknown; or what is made last has something in its way."""
     sites = paths.environments()[0]
     node[2].detected = DETECTED.replace("nccl:", "rccl:")
     with pytest.raises(HvdError, match="nccl"):
         make(node)
+    node[2].detected = DETECTED
+    machine(node[0], {"sinfo": SLURM["sinfo"].replace("nvidia_a100", "big")})
+    with pytest.raises(HvdError, match="'big'"):
+        make(node)
     assert not sites.exists()
-
-
-def test_all_is_put_in_its_place_or_nothing(node) -> None:
-    """What is moved last has something in its way."""
-    other = paths.environments()[0] / "hardware" / "zen5-nvidia_a100" / "packages.yaml"
+    machine(node[0], SLURM)
+    other = sites / "hardware" / "zen5-nvidia_a100" / "packages.yaml"
     other.parent.mkdir(parents=True)
     other.write_text("packages: {}\n")
     with pytest.raises(HvdError, match="cannot write.*zen5-nvidia_a100"):
         make(node, target="zen5")
-    left = [path for path in paths.environments()[0].rglob("*") if path.is_file()]
-    assert left == [other]
-
-
-def test_a_gpu_of_no_known_model(node) -> None:
-    machine(node[0], {"sinfo": SLURM["sinfo"].replace("nvidia_a100", "big")})
-    with pytest.raises(HvdError, match="'big'") as caught:
+    assert [path for path in sites.rglob("*") if path.is_file()] == [other]
+    make(node)
+    with pytest.raises(HvdError, match="exists; not overwritten"):
         make(node)
-    assert "--gpu" in caught.value.remedy
 
 
 #: Words of a command's output, what they become, and a fact with its state from then on.
 CHANGES = (
-    ("sinfo", ":4(S:0-3)", ":8(S:0-3)", "partition gpu: GPUs", State.moved),
-    ("sinfo", "nvidia_a100", "h100", "partition gpu: GPU", State.moved),
-    ("sinfo", "gpu|up|30", "gpu|inact|30", "partition gpu: GPUs", State.moved),
-    ("sinfo", "|1|64|1|64|515000", "|1|48|1|48|515000", "partition gpu: cores", State.moved),
-    ("sinfo", "|515000", "|257000", "partition gpu: memory", State.moved),
-    ("srun", "\tpmix", "\tcray", "srun --mpi", State.gone),
-    ("spack", "12.4.131", "12.6.20", "external cuda", State.moved),
-    ("spack", "12.4.131", "12.4.99", "external cuda", State.same),
-    ("spack", "/nccl", "/nccl-2", "external nccl", State.unknown),
+    ("sinfo", ":4(S:0-3)", ":8(S:0-3)", "partition gpu: gpus", check.MOVED),
+    ("sinfo", "gpu|up|30", "gpu|inact|30", "partition gpu: gpus", check.MOVED),
+    ("sinfo", "|1|64|1|64|515000", "|1|48|1|48|515000", "partition gpu: cores", check.MOVED),
+    ("sinfo", "|515000", "|257000", "partition gpu: memory_gb", check.MOVED),
+    ("sinfo", "gpu|up", "gpus|up", "partition gpu", check.GONE),
+    ("srun", "\tpmix", "\tcray", "srun --mpi", check.GONE),
+    ("spack", "12.4.131", "12.6.20", "external cuda", check.MOVED),
+    ("spack", "/nccl", "/nccl-2", "external nccl", check.UNKNOWN),
 )
 
 
@@ -316,6 +268,7 @@ def test_what_has_changed_is_found(node) -> None:
         spack.detected = said.pop("spack")
         machine(directory, said)
         findings = check.examine(site.load("moon"), record, spack, directory / "log")
-        assert {each.fact: each.state for each in findings}[fact] == state
-        others = {each.state for each in findings if each.fact.partition(":")[0] not in fact}
-        assert others <= {State.same, State.unknown}
+        found = {each[0]: each[1] for each in findings}
+        assert found[fact] == state
+        others = {found[each] for each in found if each.partition(":")[0] not in fact}
+        assert others <= {check.SAME, check.UNKNOWN}

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
-import io
 import os
 import pathlib
 from typing import Iterator, List, Tuple
 
-import rich.box
-import rich.console
-import rich.table
-import rich.text
+import rich.markup
 import typer
 
 from hvd.build.pipeline import Options
-from hvd.cli.common import flag, option, takes
+from hvd.cli.common import option, takes
 from hvd.core import console, lock, paths
-from hvd.core.files import write_atomically
 from hvd.core.steps import Step
 from hvd.launch.start import callers
 from hvd.model import site
@@ -26,8 +20,7 @@ from hvd.solve import location
 from hvd.solve.spack import Spack
 from hvd.survey import check as checks
 from hvd.survey import new
-from hvd.survey.check import Finding, State
-from hvd.survey.record import Record
+from hvd.survey.machine import Record
 
 app = typer.Typer(
     help="Describe a machine, and compare it with its description.",
@@ -35,7 +28,6 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_COLOURS = {State.same: "green", State.unknown: "cyan", State.moved: "red", State.gone: "bold red"}
 NameArgument = typer.Argument(..., metavar="NAME", help="Name of the site.")
 
 
@@ -61,38 +53,32 @@ def make(
     Below HVD_SITES if that is set, else below environments. Every command's output is kept with
     the site, in sources. Nothing is overwritten.
     """
-    wanted = new.Wanted(name, center, tuple(module), python, partition, target, gpu)
     new.refuse(name, paths.environments()[0])
+    more = {"python": python, "partition": partition, "target": target, "gpu": gpu}
     with _spack(options, f"{name}-new") as (spack, log):
-        made = new.make(wanted, Record(callers(os.environ)), spack, log)
+        made = new.make(
+            name, center, Record(callers(os.environ)), spack, log, modules=module, **more
+        )
     for path in made:
         console.note(paths.shorten(path))
-    console.note(f"next: read site.yaml, then ./hvd lock {name}-hvd")
+    console.note(f"next: fill in each TODO of site.yaml, then ./hvd lock {name}-hvd")
 
 
 @app.command(name="check")
 @takes("spack", "packages", "pair")
-def check(
-    options: Options,
-    name: str = NameArgument,
-    write: bool = flag("--write", "Write all of it to NAME-DATE.txt, to attach to an issue."),
-) -> None:
+def check(options: Options, name: str = NameArgument) -> None:
     """Compare a site's files with this machine: queues, modules, prefixes and versions.
 
     Exit status: 1 if something has moved or is gone. Nothing of the site is edited.
     """
     machine = site.load(name)
-    record = Record(callers(os.environ))
     with _spack(options, f"{name}-check") as (spack, log):
-        findings = checks.examine(machine, record, spack, log)
-    console.out.print(_table(findings), soft_wrap=False)
-    if write:
-        text = io.StringIO()
-        rich.console.Console(file=text, width=120).print(_table(findings))
-        file = pathlib.Path(f"{name}-{datetime.date.today()}.txt").absolute()
-        write_atomically(file, f"{text.getvalue()}\n{record.text()}".encode())
-        console.note(f"to attach to an issue or a merge request: {file}")
-    if any(each.state in (State.moved, State.gone) for each in findings):
+        findings = checks.examine(machine, Record(callers(os.environ)), spack, log)
+    table = console.table("Fact", "State", "Declared", "Found")
+    for each in findings:
+        table.add_row(*map(rich.markup.escape, each))
+    console.out.print(table)
+    if any(state in (checks.MOVED, checks.GONE) for _, state, *_ in findings):
         raise typer.Exit(1)
 
 
@@ -107,15 +93,3 @@ def _spack(options: Options, name: str) -> Iterator[Tuple[Spack, pathlib.Path]]:
         spack = location.locate(options.sources, log)
         spack.configure(options.jobs)
         yield spack, log
-
-
-def _table(findings: List[Finding]) -> rich.table.Table:
-    table = rich.table.Table(box=rich.box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for title in ("Fact", "State", "Declared", "Found"):
-        table.add_column(title, overflow="fold", no_wrap=title in ("Fact", "State"))
-    for each in findings:
-        state = rich.text.Text(each.state.value, style=_COLOURS[each.state])
-        table.add_row(
-            rich.text.Text(each.fact), state, *map(rich.text.Text, (each.declared, each.found))
-        )
-    return table

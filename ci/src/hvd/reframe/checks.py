@@ -59,9 +59,8 @@ class _OnSite(rfm.RunOnlyRegressionTest):
         self.num_tasks_per_node = wanted.ranks_per_node
         if scheduler in ("slurm", "pbs"):
             self.num_cpus_per_task = kind.cpus_per_rank or None
-        if scheduler == "slurm" and schedulers.slurm_gpu_option(kind):
-            count = min(wanted.ranks_per_node, kind.gpus)
-            self.extra_resources = {"gpu": {"count": count}}
+        if kind.slurm.gpus:
+            self.extra_resources = {"gpu": {"count": min(wanted.ranks_per_node, kind.gpus)}}
         own = launch.small_machine() if scheduler == "none" else {}
         engine = self.engine if self.is_dry_run() else self.subject.engine
         engine = built.ENGINES[0] if engine == "auto" else engine
@@ -151,7 +150,7 @@ class Allreduce(_OnSite):
 
     @property
     def on_cpus(self):
-        """Return the library of operations on CPUs; empty for the controller's own."""
+        """The library of operations on CPUs; empty for the controller's own."""
         return "" if self.on_gpus else self.operations
 
     @property

@@ -1,8 +1,7 @@
-"""The launch methods of ``./hvd launch`` as ReFrame's launchers, jsrun among them."""
+"""The launch methods of ``./hvd launch`` as ReFrame's launchers; importing this registers them."""
 
 from __future__ import annotations
 
-import functools
 import shlex
 import types
 from typing import Any, List, Optional
@@ -14,6 +13,7 @@ from reframe.core.launchers import JobLauncher
 from hvd.core.errors import HvdError
 from hvd.launch import methods
 from hvd.launch.request import Request
+from hvd.model import site
 from hvd.reframe import systems
 
 
@@ -26,23 +26,14 @@ class SiteLauncher(JobLauncher):
     request: Optional[Request] = None
 
     def command(self, job: Any) -> List[str]:
-        """Return the words up to the program.
-
-        Raises:
-            JobError: there is no request, or the launch is impossible.
-        """
+        """Return the words up to the program."""
         if self.request is None:
             raise JobError("the launcher has no request: set self.job.launcher.request")
         try:
-            method = methods.choose(self.request)
-            words = [*method.words(self.request, True), *methods.on_rank(self.request)]
-            return [shlex.quote(word) for word in words]
+            return [shlex.quote(word) for word in methods.words(self.request, script=True)]
         except HvdError as error:
             raise JobError(f"{error.message}; {error.remedy}") from error
 
 
-@functools.cache
-def register() -> None:
-    """Make every launch method known to ReFrame, once."""
-    for name in methods.METHODS:
-        register_launcher(systems.launcher(name))(types.new_class("Registered", (SiteLauncher,)))
+for _name in site.launchers().methods:
+    register_launcher(systems.launcher(_name))(types.new_class("Registered", (SiteLauncher,)))

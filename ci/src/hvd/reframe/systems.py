@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import pathlib
 import re
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List
 
 from hvd.core import paths, process
-from hvd.launch import methods
+from hvd.launch import values
 from hvd.model import environment, site
 from hvd.model.site import Partition, Site
 
@@ -16,10 +16,9 @@ from hvd.model.site import Partition, Site
 _TAKEN = ("srun", "mpirun", "mpiexec", "ibrun")
 #: The feature of an environment whose operations on GPUs go through MPI.
 GPU_MPI = "gpu-mpi"
-#: Features of what carries operations on GPUs; of what does if MPI is the controller; of all.
+#: Features of what carries operations on GPUs, and of all.
 ON_GPUS = ("nccl", "ddl", GPU_MPI)
-_WITH_MPI = ("mpi", "ccl", *ON_GPUS)
-OPERATIONS = (*_WITH_MPI, "gloo")
+OPERATIONS = ("mpi", "ccl", *ON_GPUS, "gloo")
 #: The launch method for Gloo as controller, and the feature of a partition with it.
 GLOO = "horovodrun"
 #: The variants of Horovod that are features.
@@ -28,31 +27,23 @@ REPORT = "report.json"
 #: Files are relative to `prefix`: ReFrame's default is the home directory.  Its default rate of
 #: polling, ten times a second, is too much for a scheduler.
 _GENERAL = {"report_file": REPORT, "report_junit": "junit.xml", "poll_rate_max": 1}
+_PERFORMANCE = ("job_completion_time", "info", "jobid", "result", "perfvalues")
 _LOGGING = {
     # each line of a lower level costs ReFrame 20 ms, written or not
     "level": "info",
     "handlers": [
         {"type": "stream", "name": "stdout", "level": "info", "format": "%(message)s"},
         {
-            "type": "file",
-            "name": "log.txt",
-            "level": "info",
+            **{"type": "file", "name": "log.txt", "level": "info", "append": False},
             "format": "[%(asctime)s] %(levelname)s: %(check_info)s: %(message)s",
-            "append": False,
         },
     ],
     "handlers_perflog": [
         {
-            "type": "filelog",
+            **{"type": "filelog", "basedir": "performance", "level": "info", "append": True},
             "prefix": "%(check_system)s/%(check_partition)s",
-            "basedir": "performance",
-            "level": "info",
-            "format": "|".join(
-                f"%(check_{each})s"
-                for each in ("job_completion_time", "info", "jobid", "result", "perfvalues")
-            ),
+            "format": "|".join(f"%(check_{each})s" for each in _PERFORMANCE),
             "format_perfvars": "%(check_perf_value)s|%(check_perf_unit)s|%(check_perf_ref)s|",
-            "append": True,
         }
     ],
 }
@@ -97,20 +88,6 @@ def launcher(method: str) -> str:
     return f"hvd-{method}" if method in _TAKEN else method
 
 
-def cases(machine: Site, name: str) -> List[Tuple[str, int]]:
-    """Return the libraries of operations for two ranks of ``name``, with the nodes of each."""
-    features = _features(name)
-    # srun and its like start ranks of MPI, whose controller does not go with Gloo's operations
-    with_mpi = [each for each in _WITH_MPI if each in features and "mpi" in features]
-    found = [(each, nodes) for each in with_mpi for nodes in (1, 2)[: _most_nodes(machine)]]
-    # horovodrun reaches another node by ssh, and would have to be told which
-    return found + [("gloo", 1)] * ("gloo" in features and GLOO in machine.allowed)
-
-
-def _most_nodes(machine: Site) -> int:
-    return 1 if machine.scheduler == "none" else 2
-
-
 def _partition(machine: Site, kind: Partition) -> Dict[str, Any]:
     names = [
         name
@@ -118,7 +95,7 @@ def _partition(machine: Site, kind: Partition) -> Dict[str, Any]:
         if machine.partitions[use.partition].gpu == kind.gpu
     ]
     features = {"gpu" if kind.gpus else "cpu", *({GLOO} & set(machine.allowed))}
-    features |= {"several-nodes"} if _most_nodes(machine) > 1 else set()
+    features |= set() if machine.scheduler == "none" else {"several-nodes"}
     features |= {"cuda", "rocm"} & {feature for name in names for feature in _features(name)}
     found: Dict[str, Any] = {
         "name": kind.name,
@@ -135,10 +112,20 @@ def _partition(machine: Site, kind: Partition) -> Dict[str, Any]:
         found["processor"] = {"num_cpus": kind.cores * (kind.threads_per_core or 1)}
     if kind.gpus:
         found["devices"] = [{"type": "gpu", "model": kind.gpu, "num_devices": kind.gpus}]
-    form = methods.gpus_option(kind, "{count}")
-    if form:
-        found["resources"] = [{"name": "gpu", "options": [form]}]
+    if kind.slurm.gpus:
+        option = values.gpus_option(kind, "{count}")
+        found["resources"] = [{"name": "gpu", "options": [option]}]
     return found
+
+
+def _access(machine: Site, kind: Partition) -> List[str]:
+    """Return the options that every job there has: those with the site's own values alone."""
+    scheduler = site.launchers().schedulers[machine.scheduler]
+    own = {name: getattr(kind, name) for name in ("slurm", "lsf", "pbs") if getattr(kind, name)}
+    template = [each for each in scheduler.batch if f"{{{machine.scheduler}." in each]
+    # ReFrame puts what begins with no dash behind the number of nodes
+    chunk = [kind.pbs.chunk] if kind.pbs and kind.pbs.chunk else []
+    return chunk + [" ".join(words) for words in values.fill(template, own)]
 
 
 @functools.cache

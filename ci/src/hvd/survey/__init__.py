@@ -1,1 +1,1 @@
-"""The answers of a login node: the files of a new site, and their check against the machine."""
+"""What a login node answers: the files of a new site, and their check against the machine."""

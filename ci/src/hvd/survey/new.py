@@ -8,76 +8,100 @@ import os
 import pathlib
 import re
 import shutil
-import tempfile
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, List, Mapping, Sequence, Tuple
 
-import cattrs
 import yaml
 
 from hvd.core import paths, schema, templates
 from hvd.core.errors import HvdError, nearest
 from hvd.core.files import write_atomically
-from hvd.docs import site_page
+from hvd.docs import pages, site_page
 from hvd.host import externals, machine
+from hvd.host import mpi as mpi_module
+from hvd.host.mpi import Mpi
 from hvd.model import environment, recipe, site
-from hvd.model.site import Partition
+from hvd.model.specs import parse
 from hvd.solve.spack import Spack
-from hvd.survey import schedulers, software
-from hvd.survey.record import Record
-from hvd.survey.schedulers import Found, Kind
+from hvd.survey.machine import Record, detect, places, scheduler
 
-#: GPU models, as schedulers name them, to the variant of Spack that stands for them:
-#: https://developer.nvidia.com/cuda-gpus, and "GPU hardware specifications" of ROCm's documents.
-_GPUS = {
-    "v100": "cuda_arch=70",
-    "t4": "cuda_arch=75",
-    **dict.fromkeys(("a100", "a30"), "cuda_arch=80"),
-    **dict.fromkeys(("a40", "a10", "a6000"), "cuda_arch=86"),
-    **dict.fromkeys(("l4", "l40", "l40s"), "cuda_arch=89"),
-    **dict.fromkeys(("h100", "h200", "gh200"), "cuda_arch=90"),
-    **dict.fromkeys(("b200", "gb200"), "cuda_arch=100"),
-    **dict.fromkeys(("mi210", "mi250", "mi250x"), "amdgpu_target=gfx90a"),
-    **dict.fromkeys(("mi300a", "mi300x"), "amdgpu_target=gfx942"),
-}
+TOOLS = ("gcc", "cmake", "gmake")
+MPIS = ("openmpi", "mpich", "intel-oneapi-mpi", "mvapich", "mvapich-plus")
+ROCM = ("hip", "hsa-rocr-dev", "llvm-amdgpu", "rccl")
 #: For the variant of a GPU: Horovod's variants, the operations, and the packages that they need.
 _STACKS: Dict[str, Tuple[str, str, Tuple[str, ...]]] = {
     "": ("~cuda~rocm", "cpu", ()),
-    "cuda_arch": ("+nccl+cuda~rocm", "nccl", software.CUDA),
-    "amdgpu_target": ("+nccl~cuda+rocm", "rccl", software.ROCM),
+    "cuda_arch": ("+nccl+cuda~rocm", "nccl", ("cuda", "nccl")),
+    "amdgpu_target": ("+nccl~cuda+rocm", "rccl", ROCM),
+}
+#: The types of `srun --mpi` for each MPI, the best first: https://slurm.schedmd.com/mpi_guide.html
+_PMI = {
+    "openmpi": ("pmix",),
+    "mpich": ("pmix", "pmi2"),
+    **dict.fromkeys(("mvapich", "mvapich-plus"), ("pmi2", "pmix")),
+    "cray-mpich": ("cray_shasta",),
 }
 _FRAMEWORKS = {"torch": "pytorch", "tensorflow": "tensorflow"}
-_INTERACTIVE = {"slurm": "salloc", "pbs": "qsub", "lsf": "bsub"}
-_CONVERTER = cattrs.Converter(omit_if_default=True)
 
 
 @dataclasses.dataclass(frozen=True)
-class Wanted:
-    """The words of the command line."""
+class Loaded:
+    """The modules that the admin names, and what each brings.
 
-    name: str
-    center: str
-    modules: Tuple[str, ...] = ()
-    python: str = "python3"
-    partition: str = ""  #: that of the environment; the scheduler's default where empty
-    target: str = ""  #: processor of its nodes, by archspec's name; this node's where empty
-    gpu: str = ""  #: such as ``cuda_arch=80``; by the model that the scheduler names where empty
+    Args:
+        variables: those of a shell that has loaded all of them.
+        needs: for each module, the modules to load to have it.
+        brings: for each module, the paths that it adds to the variables.
+    """
+
+    variables: Mapping[str, str]
+    needs: Mapping[str, Tuple[str, ...]]
+    brings: Mapping[str, FrozenSet[str]]
+
+    def owners(self, prefix: str) -> Tuple[str, ...]:
+        """Return the modules to load for what is at ``prefix``; none if it is there without."""
+        for name, brought in self.brings.items():
+            if prefix != "/usr" and any(f"{path}/".startswith(f"{prefix}/") for path in brought):
+                return self.needs[name]
+        return ()
+
+    def hints(self) -> List[str]:
+        """Return the directories to look for software in, those of PATH first."""
+        found = self.variables.get("PATH", "").split(":")
+        return [*found, *sorted(path for brought in self.brings.values() for path in brought)]
 
 
-def make(wanted: Wanted, record: Record, spack: Spack, log: pathlib.Path) -> List[pathlib.Path]:
-    """Ask the machine, and write the files of the site and of its environment.
+def make(
+    name: str,
+    center: str,
+    record: Record,
+    spack: Spack,
+    log: pathlib.Path,
+    *,
+    modules: Sequence[str] = (),
+    python: str = "python3",
+    partition: str = "",
+    target: str = "",
+    gpu: str = "",
+) -> List[pathlib.Path]:
+    """Ask the machine, write the files of the site and of its environment; return their places.
 
-    Returns:
-        The directories that were made.
-
-    Raises:
-        HvdError: the site is there already, or the machine lacks something.
+    Args:
+        modules: of the software to use, in the order to load them.
+        python: an interpreter with the framework.
+        partition: that of the environment; the scheduler's default where empty.
+        target: processor of its nodes; this node's where empty.
+        gpu: such as ``cuda_arch=80``; by the model that the scheduler names where empty.
     """
     base = paths.environments()[0]
-    refuse(wanted.name, base)
-    found = schedulers.find(record)
-    kind = _kind(found, wanted.partition)
-    loaded = software.load(record, wanted.modules)
-    python = shutil.which(wanted.python, path=loaded.variables.get("PATH")) or wanted.python
+    refuse(name, base)
+    answer = scheduler(record)
+    queue = partition or answer.default
+    if not queue or (answer.partitions and queue not in answer.partitions):
+        problem = f"no queue '{queue}'" if queue else "no queue is the default"
+        raise HvdError(f"--partition: {problem}", nearest(queue, answer.partitions) or "name it")
+    partitions = answer.partitions or {queue: {answer.scheduler: {"queue": queue}}}
+    loaded = _load(record, modules)
+    python = shutil.which(python, path=loaded.variables.get("PATH")) or python
     interpreter = externals.ask(python, loaded.variables)
     frameworks = {k: v for k, v in interpreter["frameworks"].items() if k in _FRAMEWORKS}
     record.add(f"{python}: what it has", yaml.safe_dump({**interpreter["python"], **frameworks}))
@@ -86,93 +110,192 @@ def make(wanted: Wanted, record: Record, spack: Spack, log: pathlib.Path) -> Lis
             f"{python} has neither PyTorch nor TensorFlow",
             "name its module with --module, or another interpreter with --python",
         )
-    on_gpus = any(each["cuda"] or each["rocm"] for each in frameworks.values())
-    gpu = _gpu(kind, wanted.gpu) if on_gpus and kind.partition.gpus else ""
+    if not any(each["cuda"] or each["rocm"] for each in frameworks.values()):
+        gpu = ""
+    elif not gpu:
+        gpu = _gpu(partitions[queue])
+    if gpu.partition("=")[0] not in _STACKS:
+        raise HvdError(f"--gpu: '{gpu}' is not a variant for GPUs", "for example: cuda_arch=80")
     variants, operations, stack = _STACKS[gpu.partition("=")[0]]
-    detected = software.detect(record, spack, loaded.hints(), software.DETECTABLE, log)
-    chosen = software.choose(detected, loaded.hints())
-    library = software.find_mpi(chosen, loaded.variables)
-    needed = [*software.TOOLS, library.package if library else "MPI", *stack]
-    for name in needed:
-        if name not in chosen and (library is None or name != library.package):
-            raise HvdError(f"no {name} is found", "name the module that has it with --module")
-    chosen = {name: chosen[name] for name in needed if name in chosen}
+    names = (*TOOLS, *MPIS, "spectrum-mpi", "cuda", "nccl", *ROCM)
+    found = detect(record, spack, loaded.hints(), names, log)
+    chosen = {each: _first(found[each], loaded.hints()) for each in found}
+    library = _mpi(chosen, loaded.variables)
+    needed = [*TOOLS, *stack] if library else [*TOOLS, *stack, "MPI"]
+    for each in needed:
+        if each not in chosen:
+            raise HvdError(f"no {each} found", "name the module that has it with --module")
+    chosen = {each: chosen[each] for each in [*needed, library.package] if each in chosen}
     system = spack.run("arch", "--operating-system", log=log).output.split()[-1]
     record.add("spack arch --operating-system", system)
-    target = wanted.target or machine.processor()
-    hardware, layer = _hardware(target, gpu, kind.partition.gpu)
-    newest = next(iter(recipe.load(environment.HOROVOD).versions()))
-    names = ",".join(sorted(_FRAMEWORKS[each] for each in frameworks))
-    launcher, mpi_type = _launcher(found, library.package)
+    target = target or machine.processor()
+    hardware, layer = _hardware(target, gpu, partitions[queue].get("gpu", ""))
+    variants += f" frameworks:={','.join(sorted(_FRAMEWORKS[each] for each in frameworks))}"
+    types = _PMI.get(library.package, ())
+    # none, where srun's default is one of them
+    mpi_type = next((each for each in types if each in answer.mpi_types), "")
+    default = any(each in types for each in answer.mpi_types[:1])
+    tool = "none" if not modules else "tcl"
+    if modules and "Lua" in record.ask("bash", "-c", "module --version"):
+        tool = "lmod"
     today = datetime.date.today().isoformat()
     context = {
-        **vars(wanted),
-        **dict(today=today, found=found, partition=kind.queue, operations=operations),
-        **dict(launcher=launcher, mpi_type=mpi_type, interactive=_INTERACTIVE[found.scheduler]),
-        **dict(modules=list(loaded.needs), tool=_tool(record, wanted.modules)),
-        **dict(described=_described, dump=_dump, own=_include(base), hardware=hardware),
-        "packages": software.section(interpreter, chosen, library, loaded, system, gpu),
-        "root": f"{environment.HOROVOD}@{newest} +mpi+gloo{variants} frameworks:={names} "
-        f"os={system} target={target}",
+        **dict(name=name, center=center, today=today, scheduler=answer.scheduler, tool=tool),
+        **dict(partitions=partitions, partition=queue, operations=operations, dump=_dump),
+        **dict(launcher="srun" if mpi_type else "mpirun", mpi_type="" if default else mpi_type),
+        **dict(modules=list(loaded.needs), own=_include(base), hardware=hardware),
+        "interactive": {"slurm": "salloc", "pbs": "qsub", "lsf": "bsub"}[answer.scheduler],
+        "packages": _packages(interpreter, chosen, library, loaded, f"os={system}", gpu),
+        "horovod": next(iter(recipe.load(environment.HOROVOD).versions())),
+        "variants": f"{variants} os={system} target={target}",
     }
+    render = templates.environment().get_template
+    texts = {each: render(f"survey/{each}.j2").render(context) for each in _TEMPLATES}
     files = {
-        base / environment.SITES / wanted.name: {
-            "packages.yaml": _render("packages.yaml", context),
-            site.SITE: _render(site.SITE, context),
-            f"sources/{today}.txt": record.text(),
+        base / environment.SITES / name: {
+            **{each: texts[each] for each in ("packages.yaml", site.SITE)},
+            f"sources/{today}.txt": "\n".join(record.entries),
         },
-        base / f"{wanted.name}-hvd": {"spack.yaml": _render("spack.yaml", context)},
+        base / f"{name}-hvd": {"spack.yaml": texts["spack.yaml"]},
         **({base / "hardware" / hardware.name: {"packages.yaml": layer}} if layer else {}),
     }
-    done = _write(files, base)
-    page = site_page.PAGES / f"{wanted.name}.md"
+    _write(files, name, base)
+    page = site_page.PAGES / f"{name}.md"
     if base == paths.ENVIRONMENTS and not page.exists():
-        marks = f"{site_page.BEGIN}\n{site_page.END}"
-        write_atomically(page, f"# {wanted.name}\n\n{marks}\n".encode())
-    return done
+        write_atomically(page, f"# {name}\n\n{pages.BEGIN}\n{pages.END}\n".encode())
+    return list(files)
+
+
+_TEMPLATES = ("packages.yaml", "site.yaml", "spack.yaml")
 
 
 def refuse(name: str, base: pathlib.Path) -> None:
-    """Refuse a name that is not one, or that something has.
-
-    Raises:
-        HvdError: it does.
-    """
+    """Refuse a name that is malformed or taken."""
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name):
-        raise HvdError(f"'{name}' is no site's name", "use lower-case letters, digits and -")
+        raise HvdError(f"'{name}' is not a site name", "use lower-case letters, digits and -")
     for path in (base / environment.SITES / name, base / f"{name}-hvd"):
         if path.exists():
             raise HvdError(
-                f"{paths.shorten(path)} is there already, and stays as it is",
+                f"{paths.shorten(path)} exists; not overwritten",
                 f"compare it with the machine (./hvd site check {name}), or choose another name",
             )
 
 
-def _kind(found: Found, partition: str) -> Kind:
-    queues = found.queues()
-    wanted = partition or found.default
-    if wanted not in queues:
-        problem = f"there is no queue '{wanted}'" if wanted else "no queue is the default"
-        raise HvdError(f"--partition: {problem}", nearest(wanted, queues))
-    return queues[wanted][0]
+def _load(record: Record, modules: Sequence[str]) -> Loaded:
+    """Load ``modules`` one after the other, and each alone."""
+    variables, before = dict(record.shell), places(record.load([]) or {})
+    needs: Dict[str, Tuple[str, ...]] = {}
+    brings: Dict[str, FrozenSet[str]] = {}
+    for number, module in enumerate(modules, 1):
+        record.ask("bash", "-c", f"module show {module}")
+        after = record.load([[each] for each in modules[:number]])
+        if after is None:
+            reason = f"`module load {' '.join(modules[:number])}` fails"
+            raise HvdError(f"--module {module}: {reason}", "`module avail` lists them")
+        # the version that the tool chose
+        loaded = after.get("LOADEDMODULES", "").split(":")
+        full = next((each for each in loaded if f"{each}/".startswith(f"{module}/")), module)
+        alone = number == 1 or record.load([[module]]) is not None
+        needs[full] = (full,) if alone else (*needs, full)
+        variables, brings[full] = after, places(after) - before
+        before |= brings[full]
+    return Loaded(variables, needs, brings)
 
 
-def _gpu(kind: Kind, given: str) -> str:
-    """Return the variant for the GPUs of the nodes.
+def _gpu(partition: Mapping[str, Any]) -> str:
+    """Return the variant for the GPUs of the nodes, by the layers of hardware that there are."""
+    if not partition.get("gpus"):
+        return ""
+    known = {}
+    for file in sorted(paths.ENVIRONMENTS.glob("hardware/*-*/packages.yaml")):
+        variant = re.search(r"\b(cuda_arch|amdgpu_target)=\w+", file.read_text())
+        known[file.parent.name.partition("-")[2]] = variant[0] if variant else ""
+    for word in re.split(r"[^a-z0-9]", partition.get("gpu", "").lower()):
+        if known.get(word):
+            return known[word]
+    raise HvdError(
+        f"unknown GPU model '{partition.get('gpu', '')}'",
+        "name its architecture: --gpu cuda_arch=80, or --gpu amdgpu_target=gfx90a",
+    )
 
-    Raises:
-        HvdError: it is not known.
-    """
-    words = re.split(r"[^a-z0-9]", kind.partition.gpu.lower())
-    known = next((_GPUS[word] for word in words if word in _GPUS), "")
-    if not given and not known:
-        raise HvdError(
-            f"the GPUs of {kind.queue} are called '{kind.partition.gpu}', which names no model",
-            "name their architecture: --gpu cuda_arch=80, or --gpu amdgpu_target=gfx90a",
-        )
-    if given and given.partition("=")[0] not in _STACKS:
-        raise HvdError(f"--gpu: '{given}' is no variant for GPUs", "for example: cuda_arch=80")
-    return given or known
+
+def _first(found: Sequence[Mapping[str, Any]], hints: Sequence[str]) -> Mapping[str, Any]:
+    """Return the external that ``hints`` have first."""
+
+    def rank(external: Mapping[str, Any]) -> Tuple[int, int, Tuple[int, ...]]:
+        programs = external.get("extra_attributes", {}).get("compilers", {})
+        prefix = os.path.dirname(programs["c"]) if "c" in programs else external["prefix"]
+        order = (n for n, hint in enumerate(hints) if prefix in (hint, os.path.dirname(hint)))
+        version = re.findall(r"\d+", parse(external["spec"]).versions)
+        # of two there, the one that has all languages, and the newer one
+        return next(order, len(hints)), -len(programs), tuple(-int(part) for part in version)
+
+    return min(found, key=rank)
+
+
+def _mpi(chosen: Mapping[str, Any], variables: Mapping[str, str]) -> Any:
+    """Return Cray's MPI, or else the one that Spack has found, or else that of PATH."""
+    # by documents, not run: docs/mpich.md of github.com/olcf/afar-prgenv, 2026
+    if "CRAY_MPICH_DIR" in variables:
+        prefix = pathlib.Path(variables["CRAY_MPICH_DIR"])
+        return Mpi("cray-mpich", variables["CRAY_MPICH_VERSION"], prefix)
+    for name in (each for each in MPIS if each in chosen):
+        version = parse(chosen[name]["spec"]).versions
+        return Mpi(name, version, pathlib.Path(chosen[name]["prefix"]))
+    return mpi_module.find(variables.get("PATH", ""))
+
+
+def _packages(
+    interpreter: Mapping[str, Any],
+    chosen: Mapping[str, Any],
+    library: Mpi,
+    loaded: Loaded,
+    arch: str,
+    gpu: str,
+) -> Dict[str, Dict[str, Any]]:
+    """Return the section `packages` of a site."""
+    packages = externals.packages(interpreter, library, arch)
+    packages.update({"all": {"require": [arch]}, "mpi": {"require": [library.package]}})
+    for name, detected in chosen.items():
+        # NCCL and RCCL do not say for which GPUs they are
+        variants = {"nccl": f"+cuda {gpu}", "rccl": gpu}.get(name, "")
+        spec = " ".join(filter(None, [detected["spec"], variants, arch]))
+        external = {"spec": spec, "prefix": detected["prefix"]}
+        if name == "gcc":
+            # on another machine Spack would ask the /usr/bin/gcc there for its C library: take
+            # paths through a prefix that no other machine has
+            programs = detected["extra_attributes"]["compilers"]
+            prefix = os.path.realpath(interpreter["python"]["prefix"])
+            if not prefix.startswith("/usr"):
+                programs = {
+                    language: os.path.join(prefix, os.path.relpath(path, prefix))
+                    for language, path in programs.items()
+                }
+            external["extra_attributes"] = {"compilers": programs}
+        if name == "nccl":
+            version = parse(chosen["cuda"]["spec"]).versions
+            external["dependencies"] = [{"spec": f"cuda@{version}"}]
+        packages[name] = {"buildable": False, "externals": [external]}
+    for name in gpu and {"py-torch", "py-tensorflow"} & set(packages):
+        (external,) = packages[name]["externals"]
+        # not every framework says for which GPUs it is
+        if gpu.partition("=")[0] not in external["spec"]:
+            external["spec"] += f" {gpu}"
+    common = paths.ENVIRONMENTS / environment.SITES / "common" / "packages.yaml"
+    shared, named = schema.read(common)["packages"], set()
+    # the others at the prefix depend on these
+    for name, entry in sorted(packages.items(), key=lambda item: item[0] not in ("python", "hip")):
+        for external in entry.get("externals", []):
+            modules = loaded.owners(external["prefix"])
+            # Spack asks a compiler for its C library, and would stop where there are no modules
+            if modules and name != "gcc" and modules not in named:
+                external["modules"] = list(modules)
+                # Spack 1.2.0 fails to load what it has just loaded:
+                # https://github.com/spack/spack/pull/52752
+                named.add(modules)
+        if "buildable" in shared.get(name, {}):
+            entry.pop("buildable", None)
+    return dict(sorted(packages.items()))
 
 
 def _hardware(target: str, gpu: str, model: str) -> Tuple[pathlib.PurePath, str]:
@@ -193,23 +316,10 @@ def _hardware(target: str, gpu: str, model: str) -> Tuple[pathlib.PurePath, str]
     return _include(paths.environments()[0]) / "hardware" / name, text
 
 
-def _launcher(found: Found, library: str) -> Tuple[str, str]:
-    """Return srun and its --mpi if that is not the default, or else the MPI's own launcher."""
-    fitting = schedulers.PMI.get(library, ())
-    if any(found.mpi_default.startswith(each) for each in fitting):
-        return "srun", ""
-    return next((("srun", each) for each in fitting if each in found.mpi_types), ("mpirun", ""))
-
-
-def _tool(record: Record, modules: Sequence[str]) -> str:
-    if not modules:
-        return "none"
-    return "lmod" if "Lua" in record.module("--version") else "tcl"
-
-
-def _described(partition: Partition) -> Dict[str, Any]:
-    """Return a partition as site.yaml has it."""
-    return {k: v for k, v in _CONVERTER.unstructure(partition).items() if k != "name"}
+def _include(base: pathlib.Path) -> pathlib.PurePath:
+    """Return how an environment includes what is below ``base``."""
+    outside = base != paths.ENVIRONMENTS
+    return pathlib.PurePath(f"${paths.SITES_VARIABLE}" if outside else ".checkout/environments")
 
 
 def _dump(value: Any) -> str:
@@ -218,43 +328,22 @@ def _dump(value: Any) -> str:
     return re.sub(r"^gcc:", "gcc::", text).rstrip()
 
 
-def _render(name: str, context: Mapping[str, Any]) -> str:
-    return templates.environment().get_template(f"survey/{name}.j2").render(context)
-
-
-def _include(base: pathlib.Path) -> pathlib.PurePath:
-    """Return how an environment includes what is below ``base``."""
-    outside = base != paths.ENVIRONMENTS
-    return pathlib.PurePath(f"${paths.SITES_VARIABLE}" if outside else ".checkout/environments")
-
-
-def _write(
-    files: Mapping[pathlib.Path, Mapping[str, str]], base: pathlib.Path
-) -> List[pathlib.Path]:
-    """Make these directories with their files, all of them or none.
-
-    Raises:
-        HvdError: site.yaml is not valid, or something cannot be written.
-    """
+def _write(files: Mapping[pathlib.Path, Mapping[str, str]], name: str, base: pathlib.Path) -> None:
+    """Make these directories with their files, all of them or none."""
     done: List[pathlib.Path] = []
     try:
-        base.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=base, prefix=".new-") as scratch:
-            made = [pathlib.Path(scratch, str(number)) for number in range(len(files))]
-            for directory, contents in zip(made, files.values()):
-                for name, text in contents.items():
-                    write_atomically(directory / name, text.encode())
-                if site.SITE in contents:
-                    schema.load(directory / site.SITE, site.SCHEMA)
-                if "spack.yaml" in contents:
-                    inside = base == paths.ENVIRONMENTS
-                    (directory / ".checkout").symlink_to("../.." if inside else paths.ROOT)
-            for directory, place in zip(made, files):
-                place.parent.mkdir(exist_ok=True)
-                os.rename(directory, place)
-                done.append(place)
-    except OSError as error:
-        for place in done:
-            shutil.rmtree(place)
-        raise HvdError(f"cannot write below {base}: {error}", "make room for it there") from error
-    return done
+        for directory, contents in files.items():
+            directory.parent.mkdir(parents=True, exist_ok=True)
+            directory.mkdir()
+            done.append(directory)
+            for file, text in contents.items():
+                write_atomically(directory / file, text.encode())
+        inside = base == paths.ENVIRONMENTS
+        (base / f"{name}-hvd" / ".checkout").symlink_to("../.." if inside else paths.ROOT)
+        site.load(name)
+    except BaseException as error:
+        for directory in done:
+            shutil.rmtree(directory)
+        if isinstance(error, OSError):
+            raise HvdError(f"cannot write below {base}: {error}", "see that error") from error
+        raise
