@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from typing import Iterator
 
-from hvd.survey.check import State
+from hvd.survey import check
 from tests.build import module_tools
 from tests.checkout import Checkout, copy_checkout
 from tests.services import cluster
@@ -51,7 +51,7 @@ class Moon:
     def check(self, status: int) -> dict:
         """State and the rest of the line for each fact of `./hvd site check`."""
         output = self.hvd("site", "check", "moon", status=status)
-        states = "|".join(state.value for state in State)
+        states = "|".join((check.SAME, check.MOVED, check.GONE, check.UNKNOWN))
         rows = re.findall(rf"^ ?(\S.*?)  +({states})  +(.*)$", output, re.MULTILINE)
         return {fact: (state, rest) for fact, state, rest in rows}
 

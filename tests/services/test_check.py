@@ -41,7 +41,6 @@ def test_the_suite_passes(check, built_horovod):
         f"Allreduce %framework=pytorch %operations={operations} %nodes={nodes}"
         for operations, nodes in launched
     }
-    assert "--quick: bandwidths are measured and not judged" in output
     assert all(case["perfvalues"] for name, case in found.items() if name != "CheckBuild")
 
 
@@ -55,7 +54,6 @@ def test_a_killed_rank_is_named(check, tmp_path):
 def test_too_little_bandwidth_fails(check):
     output = check("--", "--name", ONE.format(1), status=1, bandwidth=[TOO_FAST])
     assert re.search(r"failed to meet reference\S*: bus_bandwidth=", output), output
-    assert "for mpi on 2 nodes, gloo on 1 node:" in output.replace("\n", "")
 
 
 def test_no_check_at_all_is_no_success(check):

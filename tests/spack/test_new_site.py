@@ -44,8 +44,6 @@ def test_the_page_on_a_new_site(located, checkout, tmp_path):
     page = (checkout.root / "docs" / "sites" / "moon.md").read_text()
     assert "$ ./hvd build moon-hvd" in page
     assert "| [`moon-hvd`](docs/sites/moon.md) |" in (checkout.root / "README.md").read_text()
-    assert "external cuda" in checkout.hvd("site", "check", "moon", **shell)
-
     tests = ["test_site.py", "test_site_packages.py", "test_site_page.py"]
-    words = ["-k", "moon or layer or described", *(f"tests/unit/{name}" for name in tests)]
+    words = ["-k", "moon or layer", *(f"tests/unit/{name}" for name in tests)]
     checkout.run([sys.executable, "-m", "pytest", "-q", *words], PATH=os.environ["PATH"])

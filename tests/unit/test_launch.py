@@ -1,12 +1,17 @@
-"""The launch lines: those of the sites' documents, word for word, and of other machines."""
+"""The launch lines: those of the sites' documents, word for word; and what is refused."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shlex
 
 import pytest
 
+from hvd.cli import main as cli
+from hvd.core.errors import HvdError
+from hvd.launch import hosts, request
+from hvd.model import site
 from tests.unit.launching import TWO_NODES, launch
 
 #: The variables of a job.
@@ -180,16 +185,144 @@ def test_what_a_line_needs_is_said_beside_it(name, text, is_said, launched) -> N
     assert (text in launched([name, "--", "a.out"]).err) == is_said
 
 
-@pytest.mark.parametrize("printed", ["--batch", "--allocate", "--ask"])
-def test_an_account_that_a_job_needs_is_asked_for(printed, launched) -> None:
+def test_an_account_that_a_job_needs_is_asked_for(launched) -> None:
     asked = "a job on perlmutter has to name an account: --account NAME"
-    line = ["perlmutter-hvd", printed, "--", "a.out"]
-    assert asked in launched(line).err
-    assert asked not in launched(["perlmutter-hvd", printed, "--account=m1_g", *line[2:]]).err
-    if printed != "--allocate":
-        assert "account" not in launched(["alpha-hvd", printed, "--", "a.out"]).err
+    for printed in ("--batch", "--allocate", "--ask"):
+        assert asked in launched(["perlmutter-hvd", printed, "--", "a.out"]).err
+        assert asked not in launched(["perlmutter-hvd", printed, "--account=m_g", "--", "x"]).err
+    assert "account" not in launched(["alpha-hvd", "--batch", "--", "a.out"]).err
 
 
 def test_one_node_of_frontier_has_another_network() -> None:
     assert launch("frontier-hvd", nodes=1).fabric["NCCL_NET"] == "Socket"
     assert launch("frontier-hvd", nodes=2).fabric["NCCL_NET"] == "OFI"
+
+
+#: Arguments, what is said, and the variables of a job if there is one.
+IMPOSSIBLE = [
+    # ranks and GPUs
+    ("summit-hvd --ranks-per-node 7 -- x", "7 ranks on a node with 6 GPUs"),
+    ("summit-ddl-hvd --ranks-per-node 12 -- x", "EXCLUSIVE_PROCESS"),
+    ("perlmutter-hvd --ranks-per-node 5 -- x", "5 ranks on a node with 4 GPUs: NCCL"),
+    ("frontier-hvd --ranks-per-node 16 --batch -- x", "RCCL"),
+    # launch methods
+    ("summit-hvd --gloo -- x", "--gloo: jsrun"),
+    ("perlmutter-hvd --gloo -- x", "--gloo: srun"),
+    ("taurus-ml-hvd --via horovodrun --gloo --hosts a -- x", "--gloo: taurus-ml-hvd is built"),
+    ("perlmutter-hvd --via jsrun -- x", "--via jsrun: not for Slurm of perlmutter"),
+    ("summit-hvd --via srun -- x", "--via srun: not for LSF of summit"),
+    ("local-hvd --via srun -- x", "--via srun: not for"),
+    ("summit-hvd --via mpirun -- x", "--via mpirun: summit: jobs run on a launch node"),
+    ("alpha-hvd --via mpiexec.hydra -- x", "--via mpiexec.hydra: not for"),
+    ("summit-hvd --via ddlrun -- x", "IBM DDL"),
+    ("local-hvd --via mpirum -- x", "did you mean 'mpirun'?"),
+    ("summit-ddl-hvd --via ddlrun --ranks-per-node 2 -- x", "--ranks-per-node"),
+    ("summit-ddl-hvd --via ddl-mpirun -- x", "--rankfile"),
+    # options of another method
+    ("perlmutter-hvd --rdma -- x", "--rdma: srun on perlmutter"),
+    ("alpha-hvd --image a -- x", "--image: srun on alpha"),
+    ("alpha-hvd --smpiargs a -- x", "--smpiargs"),
+    ("alpha-hvd --rankfile a -- x", "--rankfile"),
+    ("local-hvd --ask -- x", "--ask: mpirun"),
+    # scheduler and job
+    ("local-hvd --batch -- x", "local has no scheduler"),
+    ("local-hvd --allocate", "interactive jobs are not configured for local"),
+    ("perlmutter-hvd --run -- x", "--run: this is no job on perlmutter"),
+    ("summit-hvd --run -- x", "--run: this is no job on summit", JOBS["SLURM"]),
+    ("local-hvd --run -- no-such-program", "mpirun is not on PATH", {"PATH": "/none"}),
+    ("perlmutter-hvd --run --batch -- x", "exclude each other", JOBS["SLURM"]),
+    # nodes, racks and hosts
+    ("perlmutter-hvd --nodes 3 -- x", "the job has 2", JOBS["SLURM"]),
+    ("local-hvd --nodes 3 --hosts a,b -- x", "--hosts names 2"),
+    ("local-hvd --nodes 2 -- x", "mpirun needs to know the 2 hosts"),
+    ("taurus-ml-hvd --via horovodrun --nodes 2 -- x", "horovodrun needs to know"),
+    ("taurus-ml-hvd --hosts a,b -- x", "--hosts: a is not a node of the job", JOBS["SLURM"]),
+    ("perlmutter-hvd --hosts nid001140 -- x", "--hosts: srun", JOBS["SLURM"]),
+    ("local-hvd --hosts a[1- -- x", "--hosts: 'a[1-'"),
+    ("perlmutter-hvd --racks 1 -- x", "--racks"),
+    ("summit-hvd --aisles 1 -- x", "--aisles"),
+    ("summit-hvd --nodes 19 --racks 1 -- x", "19 nodes"),
+    ("summit-ddl-hvd --via ddlrun --nodes 3 --racks 2 -- x", "3 nodes"),
+    ("alpha-hvd --partition alhpa -- x", "did you mean 'alpha'?"),
+    # values
+    ("summit-hvd --time 0:10 -- x", "--time: '0:10'"),
+    ("summit-hvd --account 'a b' -- x", "--account: 'a b'"),
+    ("summit-hvd --job-name 'a\nb' -- x", "--job-name"),
+    ("perlmutter-hvd --account m1 -- x", "accounts of jobs in gpu of perlmutter end in _g"),
+    ("local-hvd --env A -- x", "--env: 'A'"),
+    ("local-hvd --env 'A B=1' -- x", "--env: 'A B'"),
+    ("local-hvd", "no program to start"),
+    ("perlmutter-hvd --batch --", "no program to start"),
+    ("moon-hvd -- x", "'moon-hvd'"),
+    ("summit-hvd --nodes 0 -- x", "--nodes"),
+    ("summit-hvd --ranks-per-node -1 -- x", "--ranks-per-node"),
+    ("summit-hvd --aisles two -- x", "--aisles"),
+]
+
+
+@pytest.mark.parametrize("case", IMPOSSIBLE)
+def test_impossible_requests(case, launched) -> None:
+    options, said, environ = (*case, {})[:3]
+    done = launched(shlex.split(options), **environ)
+    assert done.status == cli.USAGE
+    assert done.out == ""
+    assert said in done.err
+
+
+def test_a_build_without_gpus_has_no_limit_on_a_node_with_them() -> None:
+    summit = site.load("summit")
+    use = dataclasses.replace(summit.environments["summit-hvd"], operations="cpu")
+    changed = dataclasses.replace(summit, environments={"summit-hvd": use})
+    request.check(dataclasses.replace(launch("summit-hvd", ranks_per_node=42), site=changed))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("server[1-4]", ["server1", "server2", "server3", "server4"]),
+        ("nid[001140-001141,2]-hsn0", ["nid2-hsn0", "nid001140-hsn0", "nid001141-hsn0"]),
+        ("a,b,a", ["a", "b"]),
+        ("one.example.org", ["one.example.org"]),
+        *((text, None) for text in ("", "server[1-", "a b", "server1:4", "@all", "a,,@b")),
+    ],
+)
+def test_lists_of_hosts(text, expected) -> None:
+    if expected:
+        assert sorted(hosts.named(text)) == sorted(expected)
+    else:
+        with pytest.raises(HvdError, match="--hosts"):
+            hosts.named(text)
+
+
+MCPU = {"LSB_MCPU_HOSTS": "batch5 1 h49n16 42 h50n01 42"}
+SUMMIT = site.load("summit").partitions["batch"]
+NO_LAUNCH_NODE = dataclasses.replace(SUMMIT, lsf=dataclasses.replace(SUMMIT.lsf, launch_slots=0))
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "partition", "environ", "expected"),
+    [
+        ("slurm", SUMMIT, {"SLURM_JOB_NODELIST": "a[01-02]"}, ["a01", "a02"]),
+        ("slurm", SUMMIT, {}, None),
+        ("slurm", SUMMIT, {"SLURM_JOB_NODELIST": "nid[1-"}, HvdError),
+        ("none", SUMMIT, {"SLURM_JOB_NODELIST": "a"}, None),
+        ("lsf", SUMMIT, MCPU, ["h49n16", "h50n01"]),
+        ("lsf", NO_LAUNCH_NODE, MCPU, ["batch5", "h49n16", "h50n01"]),
+        ("lsf", SUMMIT, {**MCPU, "LSB_DJOB_HOSTFILE": "batch5\nh2\nh2\nh1\n"}, ["h2", "h1"]),
+        ("lsf", SUMMIT, {}, None),
+        ("lsf", SUMMIT, {"LSB_DJOB_HOSTFILE": "/no/file"}, HvdError),
+        ("pbs", SUMMIT, {"PBS_NODEFILE": "x1.hsn\nx1.hsn\nx7.hsn\n"}, ["x1.hsn", "x7.hsn"]),
+        ("pbs", SUMMIT, {}, None),
+        ("pbs", SUMMIT, {"PBS_NODEFILE": "/no/file"}, HvdError),
+    ],
+)
+def test_the_hosts_of_a_job(scheduler, partition, environ, expected, tmp_path) -> None:
+    for name, value in environ.items():
+        if "\n" in value:
+            (tmp_path / "hosts").write_text(value)
+            environ = {**environ, name: str(tmp_path / "hosts")}
+    if expected is HvdError:
+        with pytest.raises(HvdError, match=next(iter(environ))):
+            hosts.of_job(scheduler, partition, environ)
+    else:
+        assert hosts.of_job(scheduler, partition, environ) == expected

@@ -14,7 +14,6 @@ from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.launch import batch, methods
 from hvd.model import built, environment, site
-METHODS = site.launchers().methods
 from tests import builds
 from tests.unit.launching import launch, stand_in
 
@@ -84,7 +83,7 @@ def words(script):
 
 
 #: Each document's script, the options that ask for it, and the lines that are only in ours.
-DOCUMENTS = [
+DOCUMENTS_OF_2023 = [
     (
         PERLMUTTER,
         "perlmutter-2023-hvd --nodes 2 --account dasrepo_g --time 2:00:00 --output %x_%j.out "
@@ -113,7 +112,7 @@ DOCUMENTS = [
 ]
 
 
-@pytest.mark.parametrize(("document", "options", "exports"), DOCUMENTS)
+@pytest.mark.parametrize(("document", "options", "exports"), DOCUMENTS_OF_2023)
 def test_a_script_is_that_of_the_document(document, options, exports, launched) -> None:
     """It has each line in that order, and variables for the launcher and the fabric."""
     program = words(document)[-1]
@@ -155,14 +154,14 @@ SCHEDULED = [
     (name, method)
     for machine in map(site.load, site.names())
     for name, use in machine.environments.items()
-    for method in machine.allowed
-    if machine.scheduler != "none" and METHODS[method].operations in ("", use.operations)
+    for method, own in machine.allowed.items()
+    if machine.scheduler != "none" and own.operations in ("", use.operations)
 ]
 
 
 @pytest.mark.parametrize(("name", "method"), SCHEDULED)
 def test_every_script_is_shell_and_has_options_that_exist(name, method) -> None:
-    takes = METHODS[method].values
+    takes = site.of(name).allowed[method].values
     request = launch(
         name,
         nodes=2,
@@ -255,11 +254,11 @@ def test_a_script_for_a_container_loads_nothing() -> None:
 
 def test_horovodrun_asks_for_its_hosts_inside_of_the_job() -> None:
     taurus = dict(environment="taurus-ml-hvd", method="horovodrun", nodes=2)
-    request = launch(**taurus, variables={"A": "b c"}, program=("x", "y z"))
+    request = launch(**taurus, variables={"A": "b c"}, time="1:00:00", program=("x", "y z"))
     last = shlex.split(batch.script(request).splitlines()[-1])
     assert last == [
-        *(str(paths.ROOT / "hvd"), "launch", "taurus-ml-hvd", "--via", "horovodrun"),
-        *("--nodes", "2", "--ranks-per-node", "6", "--partition", "ml", "--env", "A=b c"),
+        *(str(paths.ROOT / "hvd"), "launch", "taurus-ml-hvd", "--partition", "ml"),
+        *("--nodes", "2", "--ranks-per-node", "6", "--via", "horovodrun", "--env", "A=b c"),
         *("--run", "--", "x", "y z"),
     ]
     named = launch(**taurus, hosts=("a", "b"), program=("x",))
@@ -304,3 +303,137 @@ def test_a_queue_is_what_the_site_calls_so(name, queue, option) -> None:
     lines = batch.script(launch(name, queue=queue, program=("x",))).splitlines()
     assert option in lines
     assert len([line for line in lines if line.split()[1:2] in (["-q"], ["-p"])]) == 1
+
+
+#: Lines of the sites' documents of 2026: perlmutter_gpu.sbatch of WarpX at 1b312c6; OLCF's
+#: pytorch_frontier.rst at f0571fe, whose srun has the nodes and ranks that the job has;
+#: nccl-tests-container.sbatch of awsome-distributed-ai at 95b939c; job.sh for Leonardo of WarpX at
+#: 1b312c6, whose --mem=494000 for 32 cores is given for each here; launching.md for Vista of
+#: TACC-Docs at 1d94ecf, with the ranks of gh; scripts of JUWELS' and JUPITER's users, 2026;
+#: example-job-scripts.md for Polaris of argonne-lcf/user-guides at 7d04a3f; and run_ddp_srun_4.sh
+#: of LUMI-AI-Guide, 2026-04, with the account and standard-g of csc-user-guide at dff081f.
+DOCUMENTS = {
+    "perlmutter-hvd": """\
+#SBATCH -A p_g
+#SBATCH -q regular
+#SBATCH -C gpu
+#SBATCH -N 2
+#SBATCH -c 32
+#SBATCH --gpu-bind=none
+#SBATCH --ntasks-per-node=4
+#SBATCH --gpus-per-node=4
+export SLURM_CPU_BIND=cores
+srun python train.py""",
+    "frontier-hvd": """\
+#SBATCH -A p_g
+#SBATCH -p batch
+#SBATCH -N 2
+#SBATCH --network=disable_rdzv_get
+srun -c 7 --gpus-per-task=1 --gpu-bind=closest python train.py""",
+    "parallelcluster-hvd": """\
+#SBATCH -N 2
+#SBATCH --ntasks-per-node=8
+#SBATCH --gpus-per-node=8
+#SBATCH --exclusive
+#SBATCH --wait-all-nodes=1
+export FI_PROVIDER=efa
+export FI_EFA_FORK_SAFE=1""",
+    "leonardo-hvd": """\
+#SBATCH -A p_g
+#SBATCH -p boost_usr_prod
+#SBATCH -N 2
+#SBATCH -c 8
+#SBATCH --ntasks-per-node=4
+#SBATCH --gres=gpu:4
+#SBATCH --mem-per-cpu=15437
+srun python train.py""",
+    "vista-hvd": """\
+#SBATCH -p gh
+#SBATCH -N 2
+#SBATCH -n 2
+ibrun python train.py""",
+    "juwels-hvd": """\
+#SBATCH -A p_g
+#SBATCH -p booster
+#SBATCH -N 2
+#SBATCH -c 12
+#SBATCH --ntasks-per-node=4
+#SBATCH --threads-per-core=1
+#SBATCH --gres=gpu:4
+export SRUN_CPUS_PER_TASK=12
+srun python train.py""",
+    "jupiter-hvd": """\
+#SBATCH -A p_g
+#SBATCH -p booster
+#SBATCH -N 2
+#SBATCH -c 72
+#SBATCH --ntasks-per-node=4
+#SBATCH --gres=gpu:4
+export SRUN_CPUS_PER_TASK=72
+srun python train.py""",
+    "lumi-hvd": """\
+#SBATCH -A p_g
+#SBATCH -p standard-g
+#SBATCH -N 2
+#SBATCH -c 7
+#SBATCH --ntasks-per-node=8
+#SBATCH --gpus-per-node=8
+#SBATCH --mem-per-gpu=60G
+srun --cpu-bind=v,mask_cpu=0x00fe000000000000,0xfe00000000000000,0x0000000000fe0000,\
+0x00000000fe000000,0x00000000000000fe,0x000000000000fe00,0x000000fe00000000,0x0000fe0000000000 \
+python train.py""",
+    "polaris-hvd": """\
+#!/bin/bash -l
+#PBS -A p_g
+#PBS -q debug
+#PBS -l select=2:system=polaris
+#PBS -l place=scatter
+#PBS -l filesystems=home:eagle
+cd "$PBS_O_WORKDIR"
+export NCCL_NET='AWS Libfabric'
+export MPICH_GPU_SUPPORT_ENABLED=0""",
+}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_a_script_has_the_lines_of_the_documents(name) -> None:
+    request = launch(name, nodes=2, account="p_g", program=("python", "train.py"))
+    lines = batch.script(request).splitlines()
+    assert set(DOCUMENTS[name].splitlines()) <= set(lines)
+    if name == "vista-hvd":
+        # the options that the guide says are rejected
+        assert not re.search("--(gres|gpus|mem|export)", "\n".join(lines))
+
+
+#: Options of ./hvd launch, the launcher's line in a document, and the words that are only in the
+#: document's, or only in ours.  AWS: nccl-tests-ami.sbatch and nccl-tests-container.sbatch of
+#: awsome-distributed-ai at 95b939c, whose LD_LIBRARY_PATH is for a program outside of Spack.
+LAUNCHERS = [
+    (
+        "parallelcluster-hvd --nodes 2",
+        "mpirun -n 16 -N 8 -x FI_PROVIDER=efa -x FI_EFA_FORK_SAFE=1 -x LD_LIBRARY_PATH=... "
+        "-x NCCL_DEBUG=INFO -x NCCL_SOCKET_IFNAME=^docker,lo,veth --bind-to none",
+        "-n LD_LIBRARY_PATH=... NCCL_DEBUG=INFO",
+        "-np LD_LIBRARY_PATH PATH",
+    ),
+    ("parallelcluster-hvd --nodes 2 --via srun", "srun --mpi=pmix --cpu-bind=none", "", ""),
+    # using-gpus.md of argonne-lcf/user-guides at 7d04a3f, with the numbers of its variables
+    (
+        "polaris-hvd --nodes 2 --time 0:30:00",
+        "mpiexec -n 8 --ppn 4 --depth=8 --cpu-bind depth ./set_affinity_gpu_polaris.sh",
+        "./set_affinity_gpu_polaris.sh",
+        f"{methods.GPU_RANK} CUDA_VISIBLE_DEVICES PMI_LOCAL_RANK 3,2,1,0",
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "document", "left_out", "added"), LAUNCHERS)
+def test_a_launcher_has_the_words_of_the_documents(
+    options, document, left_out, added, launched
+) -> None:
+    script = launched([*options.split(), "--batch", "--", "python", "train.py"]).out
+    *ours, interpreter, program = shlex.split(script.splitlines()[-1])
+    theirs = document.split()
+    assert (interpreter, program) == ("python", "train.py")
+    assert set(theirs) - set(ours) == set(left_out.split())
+    assert set(ours) - set(theirs) == set(added.split())

@@ -116,7 +116,7 @@ def structure(
 
 def _error(file: pathlib.Path, path: str, problem: str, remedy: str) -> HvdError:
     # $.partitions['batch'].gpus to partitions.batch.gpus
-    key = re.sub(r"\['?(.*?)'?\]", r".\1", path)[1:].lstrip(".")
+    key = re.sub(r"\['(.*?)'\]", r".\1", path)[1:].lstrip(".")
     return HvdError(": ".join(filter(None, (shorten(file), key, problem))), remedy)
 
 

@@ -19,24 +19,22 @@ def of_job(
 ) -> Optional[List[str]]:
     """Return the compute nodes of the job that has ``environ``; None outside of a job."""
     variable = _VARIABLES.get(scheduler, "")
-    value, hint = environ.get(variable, ""), "start inside a job"
-    if not value and scheduler == "lsf":
-        # the number of slots is behind each host
-        variable = "LSB_MCPU_HOSTS"
-        found = environ.get(variable, "").split()[::2]
-    elif value and scheduler in ("lsf", "pbs"):
+    value = environ.get(variable, "")
+    if scheduler == "slurm" and value:
+        return _expanded(value, variable, "start inside a job")
+    found: List[str] = []
+    if value:
         try:
             found = pathlib.Path(value).read_text().split()
         except (OSError, UnicodeDecodeError) as error:
-            raise HvdError(f"{variable}: {error}", hint) from error
-    else:
-        found = [value] if value else []
-    if not found:
-        return None
-    if scheduler == "lsf" and partition.lsf and partition.lsf.launch_slots:
-        # the first host only runs the script
-        found = [host for host in found if host != found[0]]
-    return _expanded(",".join(found), variable, hint)
+            raise HvdError(f"{variable}: {error}", "start inside a job") from error
+    elif scheduler == "lsf":
+        # the number of slots is behind each host
+        found = environ.get("LSB_MCPU_HOSTS", "").split()[::2]
+    hosts = list(dict.fromkeys(found))
+    if hosts and partition.lsf and partition.lsf.launch_slots and scheduler == "lsf":
+        del hosts[0]  # which only runs the script
+    return hosts or None
 
 
 def named(text: str) -> List[str]:
@@ -49,7 +47,7 @@ def named(text: str) -> List[str]:
 
 
 def _expanded(text: str, origin: str, hint: str) -> List[str]:
-    """Return the hosts of ``text`` in order, each once."""
+    """Return the hosts of ``text``, each once, sorted as Slurm sorts them."""
     try:
         return list(NodeSet(text, resolver=RESOLVER_NOGROUP))
     except NodeSetException as error:

@@ -148,8 +148,9 @@ def _problems(request: Request) -> Iterator[Tuple[str, str]]:
         *(*method.values, "method", "torch", "variables"),
         *(["hosts"] if HOSTS & method.values else []),
         *(["rdma"] if method.without_rdma is not None else []),
-        *(["image"] if method.image else []),
     }
+    if method.shifter is None and "shifter_modules" in method.values:
+        taken.discard("image")
     for field in options():
         value, name = getattr(request, field.name), field.metadata["usage"].split()[0]
         # each is one word of the scheduler's or the launcher's options

@@ -70,6 +70,7 @@ def of_launch(request: Request, script: bool) -> Dict[str, Any]:
     method, partition, ranks = request.settings, request.partition, request.ranks_per_node
     nodes, cpus, pin = request.nodes, partition.cpus(ranks), partition.pin
     whole = request.job is not None and len(request.job) == nodes
+    shifter = method.shifter if request.image else None
     racks, aisles = request.racks or 1, request.aisles or 1
     named, known = request.hosts[:nodes], (request.hosts or request.job or ())[:nodes]
     # thread 0 of all cores is counted first
@@ -95,16 +96,13 @@ def of_launch(request: Request, script: bool) -> Dict[str, Any]:
         "aisle_racks": racks // aisles if request.racks else "",
         "pinned_cpus": ",".join(cores) if ranks == 1 else "",
         "pinned_numa": str(pin.numa) if pin else "",
+        "shifter_options": shifter.options if shifter else (),
+        "shifter_modules": ",".join(shifter.modules) if shifter else "",
         "transport": method.transport,
         "without_rdma": () if request.rdma else method.without_rdma or (),
         "forwarded": _forwarded(request),
     }
-    image = method.image if request.image else None
-    for name, template in (
-        *(("options", method.options), ("step", partition.slurm.step)),
-        ("image_options", image.options if image else ()),
-        ("container", image.command if image else ()),
-    ):
+    for name, template in (("options", method.options), ("step", partition.slurm.step)):
         values[name] = [word for words in fill(template, values) for word in words]
     return values
 

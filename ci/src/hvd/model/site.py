@@ -1,4 +1,4 @@
-"""The sites: what ``sites/<site>/site.yaml`` says of a machine, and ``sites/launchers.yaml`` of all.
+"""The sites: what ``sites/<site>/site.yaml`` says of a machine, ``sites/launchers.yaml`` of all.
 
 Each class is a mapping in the file, each field a key, and ``#:`` says what a key means.  A field
 with a default may be left out.  Versions and prefixes of a machine's software are in packages.yaml
@@ -36,6 +36,8 @@ Since = NewType("Since", str)
 Variable = NewType("Variable", str)
 Count = NewType("Count", int)
 Positive = NewType("Positive", int)
+#: {set: variables, source: KEY}; here, the variables alone.
+Variables = NewType("Variables", dict)
 #: A key of `sources`, or a list of them: the documents that a value is from.
 Source = NewType("Source", tuple)
 Words = Tuple[Word, ...]
@@ -218,11 +220,11 @@ class Use:
 
 
 @dataclasses.dataclass(frozen=True)
-class Image:
-    """How ranks start in a container."""
+class Shifter:
+    """How srun starts ranks in a container."""
 
-    options: Words  #: of the launcher
-    command: Template  #: in front of the program
+    options: Words  #: of srun
+    modules: Words  #: of Shifter
 
 
 @dataclasses.dataclass(frozen=True)
@@ -239,7 +241,7 @@ class Method:
     forward: Words = ()  #: {forwarded}: variables, with the value of `fabric` if there is one
     transport: Words = ()  #: {transport}: choose mpirun's network layer
     without_rdma: Optional[Words] = None  #: turns RDMA off; --rdma is refused where not given
-    image: Optional[Image] = None
+    shifter: Optional[Shifter] = None  #: with --image
     source: Source = ()
 
     @property
@@ -283,7 +285,7 @@ class Interactive:
 
 
 @dataclasses.dataclass(frozen=True)
-class Variables:
+class _Set:
     set: Mapping[Variable, str]
     source: Source
 
@@ -298,8 +300,8 @@ class Pitfall:
 
 @dataclasses.dataclass(frozen=True)
 class Status:
-    #: live: the site offers what packages.yaml and `modules` name; waiting: an environment for what
-    #: it offers is still to come; retired: the machine or its software is gone, or may be gone
+    #: live: the site offers what packages.yaml and `modules` name; waiting: an environment for
+    #: what it offers is still to come; retired: machine or software is gone, or may be
     state: Literal["live", "waiting", "retired"]
     source: Source
     since: Since = ""
@@ -352,13 +354,12 @@ class Site:
         if nodes is not None:
             cases.append("one_node" if nodes == 1 else "many_nodes")
         for case in cases + ["rdma"] * rdma:
-            if case in self.fabric:
-                found.update(self.fabric[case].set)
+            found.update(self.fabric.get(case, {}))
         return found
 
     def known_variables(self) -> List[str]:
         """Return the name of every variable that some case sets."""
-        return [name for case in self.fabric.values() for name in case.set]
+        return [name for case in self.fabric.values() for name in case]
 
 
 @functools.cache
@@ -382,6 +383,10 @@ def _converter() -> cattrs.Converter:
             raise ValueError("names no source")
         return converter.structure([value] if isinstance(value, str) else value, Tuple[Name, ...])
 
+    def variables(value: Any, _: Any) -> Mapping[str, str]:
+        return converter.structure(value, _Set).set
+
+    converter.register_structure_hook(Variables, variables)
     for kind in _PATTERNS:
         converter.register_structure_hook(kind, text)
     for kind in (Count, Positive):
@@ -493,7 +498,7 @@ def _faults(site: Site, data: Mapping[str, Any], directory: str) -> Iterator[Tup
 def citations(data: Any, key: str = "") -> Iterator[Tuple[str, str]]:
     """Yield every use of a source below ``data``, a site's file, with its key."""
     for name, value in data.items() if isinstance(data, dict) else enumerate(data):
-        here = f"{key}.{name}" if key else str(name)
+        here = f"{key}.{name}".strip(".") if isinstance(data, dict) else f"{key}[{name}]"
         if name == "source":
             yield from ((here, cited) for cited in ([value] if isinstance(value, str) else value))
         elif isinstance(value, (dict, list)):
