@@ -115,7 +115,8 @@ def test_a_slurm_without_accounting_is_asked_otherwise(storage, scheduler, monke
 
 
 def test_bandwidth_is_of_the_operations_and_nodes():
-    use = site.Use("p", "cpu", bandwidth=(Bandwidth("mpi", 2, 100.0, ()), Bandwidth("mpi", 1, 900.0, ())))
+    bounds = (Bandwidth("mpi", 2, 100.0, ()), Bandwidth("mpi", 1, 900.0, ()))
+    use = site.Use("p", "cpu", bandwidth=bounds)
     assert use.least_bandwidth("mpi", 2).bus_mb_s == 100.0
     assert use.least_bandwidth("mpi", 1).bus_mb_s == 900.0
     assert use.least_bandwidth("gloo", 2) is None

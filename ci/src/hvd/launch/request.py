@@ -208,12 +208,7 @@ def _problems(request: Request) -> Iterator[Tuple[str, str]]:
     if racks and lsf.nodes_per_rack and nodes > racks * lsf.nodes_per_rack:
         reason = f"{nodes} nodes do not fit on {racks} racks of {lsf.nodes_per_rack}"
         yield reason, f"ask for {-(-nodes // lsf.nodes_per_rack)} racks or more"
-    if (
-        racks
-        and {"rack_nodes", "shape"} & method.values
-        and (nodes % racks or racks % (aisles or 1))
-    ):
-        reason = (
-            f"{nodes} nodes are not the same number on each of {racks} racks in {aisles} aisles"
-        )
+    shaped = racks and {"rack_nodes", "shape"} & method.values
+    if shaped and (nodes % racks or racks % (aisles or 1)):
+        reason = f"{nodes} nodes cannot be divided by {racks} racks in {aisles or 1} aisles"
         yield reason, "choose numbers that divide: DDL needs as many nodes on every rack"

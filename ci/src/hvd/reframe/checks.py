@@ -40,17 +40,14 @@ class _OnSite(rfm.RunOnlyRegressionTest):
 
         The check is skipped if the site refuses it.
         """
-        wanted = request.make(
-            self.current_environ.name,
-            partition=self.current_partition.name,
-            nodes=nodes,
-            ranks_per_node=ranks_per_node,
-            method=systems.GLOO if gloo else "",
-            gloo=gloo,
-            program=program,
-            variables=variables or {},
-        )
+        where = {"partition": self.current_partition.name, "nodes": nodes}
+        more = {"program": program, "variables": variables or {}}
+        if gloo:
+            more.update(gloo=True, method=systems.GLOO)
         try:
+            wanted = request.make(
+                self.current_environ.name, ranks_per_node=ranks_per_node, **where, **more
+            )
             request.check(wanted)
         except HvdError as error:
             self.skip(f"{error.message}; {error.remedy}")

@@ -7,6 +7,7 @@ import datetime
 import os
 import pathlib
 import re
+import shlex
 import shutil
 from typing import Any, Dict, FrozenSet, List, Mapping, Sequence, Tuple
 
@@ -45,17 +46,11 @@ _FRAMEWORKS = {"torch": "pytorch", "tensorflow": "tensorflow"}
 
 @dataclasses.dataclass(frozen=True)
 class Loaded:
-    """The modules that the admin names, and what each brings.
+    """What the modules that the admin names bring."""
 
-    Args:
-        variables: those of a shell that has loaded all of them.
-        needs: for each module, the modules to load to have it.
-        brings: for each module, the paths that it adds to the variables.
-    """
-
-    variables: Mapping[str, str]
-    needs: Mapping[str, Tuple[str, ...]]
-    brings: Mapping[str, FrozenSet[str]]
+    variables: Mapping[str, str]  #: of a shell that has loaded all of them
+    needs: Mapping[str, Tuple[str, ...]]  #: for each module, those to load to have it
+    brings: Mapping[str, FrozenSet[str]]  #: for each module, the paths that it adds
 
     def owners(self, prefix: str) -> Tuple[str, ...]:
         """Return the modules to load for what is at ``prefix``; none if it is there without."""
@@ -63,11 +58,6 @@ class Loaded:
             if prefix != "/usr" and any(f"{path}/".startswith(f"{prefix}/") for path in brought):
                 return self.needs[name]
         return ()
-
-    def hints(self) -> List[str]:
-        """Return the directories to look for software in, those of PATH first."""
-        found = self.variables.get("PATH", "").split(":")
-        return [*found, *sorted(path for brought in self.brings.values() for path in brought)]
 
 
 def make(
@@ -117,27 +107,17 @@ def make(
     if gpu.partition("=")[0] not in _STACKS:
         raise HvdError(f"--gpu: '{gpu}' is not a variant for GPUs", "for example: cuda_arch=80")
     variants, operations, stack = _STACKS[gpu.partition("=")[0]]
-    names = (*TOOLS, *MPIS, "spectrum-mpi", "cuda", "nccl", *ROCM)
-    found = detect(record, spack, loaded.hints(), names, log)
-    chosen = {each: _first(found[each], loaded.hints()) for each in found}
-    library = _mpi(chosen, loaded.variables)
-    needed = [*TOOLS, *stack] if library else [*TOOLS, *stack, "MPI"]
-    for each in needed:
-        if each not in chosen:
-            raise HvdError(f"no {each} found", "name the module that has it with --module")
-    chosen = {each: chosen[each] for each in [*needed, library.package] if each in chosen}
+    chosen, library = _software(record, spack, log, loaded, stack)
     system = spack.run("arch", "--operating-system", log=log).output.split()[-1]
     record.add("spack arch --operating-system", system)
     target = target or machine.processor()
     hardware, layer = _hardware(target, gpu, partitions[queue].get("gpu", ""))
     variants += f" frameworks:={','.join(sorted(_FRAMEWORKS[each] for each in frameworks))}"
     types = _PMI.get(library.package, ())
-    # none, where srun's default is one of them
     mpi_type = next((each for each in types if each in answer.mpi_types), "")
-    default = any(each in types for each in answer.mpi_types[:1])
-    tool = "none" if not modules else "tcl"
-    if modules and "Lua" in record.ask("bash", "-c", "module --version"):
-        tool = "lmod"
+    default = answer.mpi_types[:1] in [(each,) for each in types]
+    lua = "Lua" in record.ask("bash", "-c", "module --version")
+    tool = "none" if not modules else "lmod" if lua else "tcl"
     today = datetime.date.today().isoformat()
     context = {
         **dict(name=name, center=center, today=today, scheduler=answer.scheduler, tool=tool),
@@ -149,14 +129,15 @@ def make(
         "horovod": next(iter(recipe.load(environment.HOROVOD).versions())),
         "variants": f"{variants} os={system} target={target}",
     }
-    render = templates.environment().get_template
-    texts = {each: render(f"survey/{each}.j2").render(context) for each in _TEMPLATES}
+
+    def render(file: str) -> Dict[str, str]:
+        template = templates.environment().get_template(f"survey/{file}.j2")
+        return {file: template.render(context)}
+
+    asked = {f"sources/{today}.txt": "\n".join(record.entries)}
     files = {
-        base / environment.SITES / name: {
-            **{each: texts[each] for each in ("packages.yaml", site.SITE)},
-            f"sources/{today}.txt": "\n".join(record.entries),
-        },
-        base / f"{name}-hvd": {"spack.yaml": texts["spack.yaml"]},
+        base / environment.SITES / name: {**render("packages.yaml"), **render(site.SITE), **asked},
+        base / f"{name}-hvd": render("spack.yaml"),
         **({base / "hardware" / hardware.name: {"packages.yaml": layer}} if layer else {}),
     }
     _write(files, name, base)
@@ -164,9 +145,6 @@ def make(
     if base == paths.ENVIRONMENTS and not page.exists():
         write_atomically(page, f"# {name}\n\n{pages.BEGIN}\n{pages.END}\n".encode())
     return list(files)
-
-
-_TEMPLATES = ("packages.yaml", "site.yaml", "spack.yaml")
 
 
 def refuse(name: str, base: pathlib.Path) -> None:
@@ -187,7 +165,7 @@ def _load(record: Record, modules: Sequence[str]) -> Loaded:
     needs: Dict[str, Tuple[str, ...]] = {}
     brings: Dict[str, FrozenSet[str]] = {}
     for number, module in enumerate(modules, 1):
-        record.ask("bash", "-c", f"module show {module}")
+        record.ask("bash", "-c", shlex.join(["module", "show", module]))
         after = record.load([[each] for each in modules[:number]])
         if after is None:
             reason = f"`module load {' '.join(modules[:number])}` fails"
@@ -204,7 +182,7 @@ def _load(record: Record, modules: Sequence[str]) -> Loaded:
 
 def _gpu(partition: Mapping[str, Any]) -> str:
     """Return the variant for the GPUs of the nodes, by the layers of hardware that there are."""
-    if not partition.get("gpus"):
+    if partition.get("gpus") == 0:
         return ""
     known = {}
     for file in sorted(paths.ENVIRONMENTS.glob("hardware/*-*/packages.yaml")):
@@ -219,6 +197,31 @@ def _gpu(partition: Mapping[str, Any]) -> str:
     )
 
 
+def _software(
+    record: Record, spack: Spack, log: pathlib.Path, loaded: Loaded, stack: Sequence[str]
+) -> Tuple[Dict[str, Mapping[str, Any]], Mpi]:
+    """Return the externals that PATH and the modules have first, and the MPI among them."""
+    hints = loaded.variables.get("PATH", "").split(":")
+    hints += sorted(path for brought in loaded.brings.values() for path in brought)
+    found = detect(record, spack, hints, (*TOOLS, *MPIS, "spectrum-mpi", *stack), log)
+    chosen = {name: _first(each, hints) for name, each in found.items()}
+    # Cray's by documents, not run: docs/mpich.md of github.com/olcf/afar-prgenv, 2026
+    variables, library = loaded.variables, None
+    if "CRAY_MPICH_DIR" in variables:
+        prefix = pathlib.Path(variables["CRAY_MPICH_DIR"])
+        library = Mpi("cray-mpich", variables["CRAY_MPICH_VERSION"], prefix)
+    for name in (each for each in MPIS if each in chosen and not library):
+        version = parse(chosen[name]["spec"]).versions
+        library = Mpi(name, version, pathlib.Path(chosen[name]["prefix"]))
+    library = library or mpi_module.find(variables.get("PATH", ""))
+    missing = [name for name in (*TOOLS, *stack) if name not in chosen]
+    if missing or not library:
+        lacking = [*missing, *([] if library else ["MPI"])]
+        raise HvdError(f"no {lacking[0]} found", "name the module that has it with --module")
+    needed = (*TOOLS, *stack, library.package)
+    return {name: chosen[name] for name in needed if name in chosen}, library
+
+
 def _first(found: Sequence[Mapping[str, Any]], hints: Sequence[str]) -> Mapping[str, Any]:
     """Return the external that ``hints`` have first."""
 
@@ -231,18 +234,6 @@ def _first(found: Sequence[Mapping[str, Any]], hints: Sequence[str]) -> Mapping[
         return next(order, len(hints)), -len(programs), tuple(-int(part) for part in version)
 
     return min(found, key=rank)
-
-
-def _mpi(chosen: Mapping[str, Any], variables: Mapping[str, str]) -> Any:
-    """Return Cray's MPI, or else the one that Spack has found, or else that of PATH."""
-    # by documents, not run: docs/mpich.md of github.com/olcf/afar-prgenv, 2026
-    if "CRAY_MPICH_DIR" in variables:
-        prefix = pathlib.Path(variables["CRAY_MPICH_DIR"])
-        return Mpi("cray-mpich", variables["CRAY_MPICH_VERSION"], prefix)
-    for name in (each for each in MPIS if each in chosen):
-        version = parse(chosen[name]["spec"]).versions
-        return Mpi(name, version, pathlib.Path(chosen[name]["prefix"]))
-    return mpi_module.find(variables.get("PATH", ""))
 
 
 def _packages(
