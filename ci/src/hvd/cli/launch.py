@@ -14,6 +14,7 @@ from hvd.core import console
 from hvd.core.errors import HvdError
 from hvd.launch import batch, hosts, methods, request, start
 
+_KEYWORD = inspect.Parameter.KEYWORD_ONLY
 _printed = functools.partial(option, rich_help_panel="Output", default=False)
 
 
@@ -74,18 +75,17 @@ def _variables(entries: List[str]) -> Dict[str, str]:
 
 def _parameter(field: dataclasses.Field) -> inspect.Parameter:
     """Return a field of a request as Typer reads an option."""
-    default = {} if field.default is dataclasses.MISSING else field.default
-    several = field.metadata["usage"].split()[0] in ("--env", "--module", "--setup")
-    kind: Any = List[str] if several else type(default)
-    more = {"rich_help_panel": field.metadata["panel"]}
-    if kind is int:
-        kind, default, more["min"] = Optional[int], None, 1
-    made = option(
-        field.metadata["usage"], field.metadata["help"], [] if several else default, **more
-    )
-    return inspect.Parameter(
-        field.name, inspect.Parameter.KEYWORD_ONLY, default=made, annotation=kind
-    )
+    usage, help, panel = (field.metadata[key] for key in ("usage", "help", "panel"))
+    kind: Any = type(field.default)
+    if "repeatable" in help:
+        kind, made = List[str], option(usage, help, [], rich_help_panel=panel)
+    elif kind is int:
+        kind, made = Optional[int], option(usage, help, None, min=1, rich_help_panel=panel)
+    elif kind is bool:
+        made = option(usage, help, False, rich_help_panel=panel)
+    else:
+        kind, made = str, option(usage, help, rich_help_panel=panel)
+    return inspect.Parameter(field.name, _KEYWORD, default=made, annotation=kind)
 
 
 _own = [each for each in inspect.signature(launch).parameters.values() if each.name != "options"]

@@ -44,8 +44,10 @@ class Request:
     job: Optional[Tuple[str, ...]] = None  #: the compute nodes of this job; None outside of one
 
     nodes: int = _ranks("--nodes N", 0, _NODES)
-    ranks_per_node: int = _ranks("--ranks-per-node R", 0, "Default: one per GPU.")
-    hosts: Tuple[str, ...] = _ranks("--hosts LIST", "", "Hosts, for example 'server[1-4]'.")
+    ranks_per_node: int = _ranks(
+        "--ranks-per-node R", 0, "Ranks per node; by default one per GPU."
+    )
+    hosts: Tuple[str, ...] = _ranks("--hosts LIST", (), "Hosts, for example 'server[1-4]'.")
     racks: int = _ranks("--racks N", 0, "Reserve this many whole racks (LSF).")
     aisles: int = _ranks("--aisles N", 0, "Number of aisles (ddlrun).")
     method: str = _launcher("--via METHOD", "", "Launch method, such as mpirun.")
@@ -55,16 +57,22 @@ class Request:
     image: str = _launcher("--image IMAGE", "", "Start the program in this Shifter image.")
     smpiargs: str = _launcher("--smpiargs TEXT", "", "Arguments for Spectrum MPI (jsrun).")
     rankfile: str = _launcher("--rankfile FILE", "", "Rank file (ddl-mpirun).")
-    variables: Mapping[str, str] = _launcher("--env NAME=VALUE", {}, "Set it; repeatable.")
+    variables: Mapping[str, str] = _launcher(
+        "--env NAME=VALUE", {}, "A variable for the program; repeatable."
+    )
     account: str = _job("--account NAME", "", "Account to charge.")
     time: str = _job("--time H:MM:SS", "", "Time limit.")
     queue: str = _job("--queue NAME", "", "Queue, partition or quality of service.")
     job_name: str = _job("--job-name NAME", "", "The job's name.")
     output: str = _job("--output FILE", "", "File for stdout.")
     error: str = _job("--error FILE", "", "File for stderr.")
-    modules: Tuple[str, ...] = _job("--module NAMES", (), "Not the site's modules; repeatable.")
-    setup: Tuple[str, ...] = _job("--setup LINE", (), "Shell, not the activation; repeatable.")
-    expand: bool = _job("--expand", False, "The job's shell expands $NAME in the arguments.")
+    modules: Tuple[str, ...] = _job(
+        "--module NAMES", (), "Load these instead of the site's; repeatable."
+    )
+    setup: Tuple[str, ...] = _job(
+        "--setup LINE", (), "Shell line instead of the activation; repeatable."
+    )
+    expand: bool = _job("--expand", False, "Let the job's shell expand $NAME in the arguments.")
 
     @property
     def ranks(self) -> int:

@@ -158,7 +158,7 @@ class Partition:
 
 @dataclasses.dataclass(frozen=True)
 class Bandwidth:
-    """What ./hvd check expects at least; without a value, it measures but does not judge."""
+    """A bound for ./hvd check, which measures but does not judge where there is none."""
 
     operations: Literal["mpi", "gloo", "ccl", "nccl", "ddl", "gpu-mpi"]
     nodes: Literal[1, 2]  #: that the two ranks run on
@@ -174,7 +174,7 @@ class Checked:
 
 @dataclasses.dataclass(frozen=True)
 class Make:
-    """What users must install first: externals that the site does not provide."""
+    """Externals that the site does not provide: users install them first."""
 
     packages: Words  #: in packages.yaml
     commands: Tuple[Text, ...]  #: shell, with PREFIX for the prefix
@@ -292,7 +292,7 @@ class _Set:
 
 @dataclasses.dataclass(frozen=True)
 class Pitfall:
-    """What went wrong for other users, and what to do."""
+    """A fault that other users met, and its remedy."""
 
     text: Text
     source: Source

@@ -1,1 +1,1 @@
-"""What a login node answers: the files of a new site, and their check against the machine."""
+"""A new site's files from the answers of a login node, and their check against the machine."""

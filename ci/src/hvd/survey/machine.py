@@ -71,7 +71,7 @@ class Record:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What a scheduler tells: its partitions as site.yaml has them; only Slurm's are read."""
+    """A scheduler, and its partitions as site.yaml has them; only Slurm's are read."""
 
     scheduler: str
     partitions: Mapping[str, Dict[str, Any]] = dataclasses.field(default_factory=dict)

@@ -46,7 +46,7 @@ _FRAMEWORKS = {"torch": "pytorch", "tensorflow": "tensorflow"}
 
 @dataclasses.dataclass(frozen=True)
 class Loaded:
-    """What the modules that the admin names bring."""
+    """The modules that the admin names, and the paths that each brings."""
 
     variables: Mapping[str, str]  #: of a shell that has loaded all of them
     needs: Mapping[str, Tuple[str, ...]]  #: for each module, those to load to have it
