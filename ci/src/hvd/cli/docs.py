@@ -10,7 +10,7 @@ from hvd.cli.common import flag
 from hvd.core import console, paths, process
 from hvd.core.errors import HvdError
 from hvd.docs import pages, site_page
-from hvd.matrix import definition, page
+from hvd.matrix import cells, page
 
 
 def docs(
@@ -24,7 +24,7 @@ def docs(
         _build_site()
         return
     written = site_page.write(check) + pages.write_seeds(check)
-    written += page.write(definition.matrix(), check)
+    written += page.write(cells.matrix(), check)
     for path in written + performance_page.write(check):
         console.note(paths.shorten(path))
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import collections
-from typing import List, Mapping, Optional, Sequence
+import functools
+import traceback
+from typing import Dict, List, Optional
 
 import typer
 
 from hvd.cli.common import JobsOption, flag, option
-from hvd.core import console, paths
+from hvd.core import console, lock, paths, process
 from hvd.core.errors import HvdError
 from hvd.host import machine
-from hvd.matrix import attempt, definition, here, page, plan, result, runner
-from hvd.matrix.attempt import Options
-from hvd.matrix.definition import Matrix
-from hvd.matrix.here import Here
-from hvd.matrix.needs import Needs
-from hvd.matrix.plan import Planned
-from hvd.matrix.result import Result
+from hvd.matrix import attempt, cells, here, page, results
+from hvd.matrix.attempt import Options, Skipped
+from hvd.matrix.cells import Cell, Matrix
+from hvd.matrix.results import Result
+from hvd.report.text import duration, plural
 
 
 def matrix(
@@ -32,10 +32,10 @@ def matrix(
     jobs: int = JobsOption,
     resume: bool = flag("--resume", "Skip cells whose result is up to date."),
     limit: int = option("--limit MINUTES", "Time limit per cell.", 60, min=1),
-    examples: bool = flag("--examples", "Also run the examples, on one rank and on two."),
+    examples: bool = flag("--examples", "Also run the examples on two ranks."),
     upstream_tests: bool = flag("--upstream-tests", "Also run Horovod's own tests."),
     cuda: bool = flag(
-        "--cuda", "Accept CUDA builds of frameworks if there are no others (gigabytes)."
+        "--cuda", "Accept CUDA builds of PyTorch if there are no others (gigabytes)."
     ),
     listed: bool = flag("--list", "List the cells; run none."),
     make_page: bool = flag(
@@ -43,84 +43,82 @@ def matrix(
     ),
     check: bool = flag("--check", "Fail if the page is out of date; write nothing."),
 ) -> None:
-    """Build and test the cells of ci/matrix.yaml and keep every result.
+    """Build and test the cells of ci/matrix.yaml and keep every result in docs/matrix.jsonl.
 
     For example: ./hvd matrix --filter framework=pytorch-2.13 --filter mpi=mpich-5
 
-    Results are files in docs/matrix, from which --page writes docs/support-matrix.md.
     Exit status: 1 if a cell fails unexpectedly.
     """
-    asked = definition.matrix()
+    known, before = cells.matrix(), results.load()
     if make_page or check:
-        for path in page.write(asked, check):
+        for path in page.write(known, check):
             console.note(paths.shorten(path))
         return
-    needs = Needs(asked, here.look(asked, cuda))
-    earlier = {each.cell.id: each for each in result.load_all()}
-    planned = plan.plan(needs, [each.cell for each in earlier.values() if each.tried])
-    cells = plan.shard(plan.chosen(planned, filters or []), shard)
-    if not cells:
+    asked = cells.chosen(known.cells, filters or [], shard)
+    if not asked:
         raise HvdError("--filter and --shard leave no cell", "list them: ./hvd matrix --list")
-    options = Options(jobs or machine.cores(), float(limit * 60), upstream_tests, examples)
-    held = [
-        each
-        for each in cells
-        if runner.current(needs, each.cell, earlier.get(each.cell.id), options)
-    ]
+    options = Options(jobs or machine.cores(), limit * 60.0, cuda, upstream_tests, examples)
     if listed:
-        _list(needs, cells, held, earlier)
+        for cell in asked:
+            words = [_state(known, cell, before.get(cell.id))]
+            if missing := here.lacks(known, cell):
+                words.append(f"not here: {missing}")
+            console.out.print(f"{cell.id}: {'; '.join(words)}", markup=False)
         return
-    todo = [each for each in cells if not (resume and each in held)]
-    _announce(todo, len(cells) - len(todo), needs.here, list(earlier.values()))
-    results = runner.run(needs, todo, options)
-    if len(cells) == len(planned):
-        result.forget({each.cell.id for each in planned})
-    _summarize(asked, results)
-    if runner.unexpected(asked, results):
-        raise typer.Exit(1)
+    if resume:
+        asked = [each for each in asked if _todo(known, each, before.get(each.id), options)]
+    _run(known, asked, before, options)
 
 
-def _list(
-    needs: Needs,
-    cells: Sequence[Planned],
-    held: Sequence[Planned],
-    earlier: Mapping[str, Result],
-) -> None:
-    for each in cells:
-        before = earlier.get(each.cell.id)
-        known = before.result if before else "not tried"
-        if before and before.tried:
-            current = each in held
-            if each.action != "try":
-                digests = needs.inputs(each.cell), needs.inputs(each.cell, before.spec)
-                current = before.inputs in digests
-                known = f"{each.action}; last result {known}"
-            known += "" if current else ", stale"
-        elif each.action != "try":
-            known = each.action
-        console.out.print(f"{each.cell.id}: {known}  {each.reason}".rstrip(), markup=False)
+def _state(known: Matrix, cell: Cell, before: Optional[Result]) -> str:
+    """Return the last result of a cell, and what has changed since."""
+    if not before:
+        return "not tried"
+    stale = before.stale(known, cell)
+    return f"{before.result}, stale ({', '.join(stale)})" if stale else before.result
 
 
-def _announce(
-    todo: Sequence[Planned], left_out: int, found: Here, earlier: Sequence[Result]
-) -> None:
-    """Print the number of cells to try and an estimate of the time."""
-    counts = collections.Counter(each.action for each in todo)
-    parts = [f"{counts['try']} to try"]
-    parts += [f"{counts[name]} {name}" for name in ("refused", "skipped") if counts[name]]
-    parts += [f"{left_out} as before"] if left_out else []
-    console.note(f"cells: {', '.join(parts)}")
-    cache = found.compiler_cache or "none (ccache is not on PATH): each compiles it all"
-    console.note(f"compiler cache: {cache}")
-    cells = [each.cell for each in todo if each.action == "try"]
-    if cells:
-        console.note(runner.estimate(cells, earlier, bool(found.ccache)))
+def _todo(known: Matrix, cell: Cell, before: Optional[Result], options: Options) -> bool:
+    """Return whether a cell has no result, or one that is stale or lacks what is asked for."""
+    if not before or before.stale(known, cell):
+        return True
+    wanted = known.frameworks[cell.framework].examples if options.examples else ()
+    lacks = any(f"examples/{name}" not in before.checks for name in wanted)
+    lacks |= options.upstream_tests and bool(known.tests(cell)) and not before.upstream
+    return lacks and before.result == "passed"
 
 
-def _summarize(asked: Matrix, results: Sequence[Result]) -> None:
-    counts = collections.Counter(each.result for each in results)
-    console.note(", ".join(f"{count} {name}" for name, count in counts.items()))
-    for each in runner.unexpected(asked, results):
-        console.note(f"log: {paths.shorten(attempt.log(each.cell))}")
-    if any(each.tried for each in results):
+def _run(known: Matrix, asked: List[Cell], before: Dict[str, Result], options: Options) -> None:
+    """Try cells one after the other, whatever happens to one of them."""
+    seconds = sum(before[cell.id].seconds for cell in asked if cell.id in before)
+    console.note(f"{plural(len(asked), 'cell')}; last time they took {duration(seconds)}")
+    outcomes, unexpected = collections.Counter[str](), False
+    process.adopt_orphans()
+    with lock.exclusive(attempt.state() / "lock", "runs the matrix in this checkout"):
+        for number, cell in enumerate(asked, 1):
+            outcome = reason = ""
+            try:
+                if missing := here.lacks(known, cell):
+                    raise Skipped(missing)
+                keep = functools.partial(results.save, matrix=known)
+                result = attempt.run(known, cell, options, keep)
+                outcome, reason = result.result, f"{result.stage} {result.reason}".strip()
+            except Skipped as error:
+                outcome, reason = "skipped", error.message
+            except Exception as error:
+                # an internal error, or a full disk, is no result of the cell
+                outcome, reason = "broken", repr(error)
+                with open(attempt.log(cell), "a") as log:
+                    traceback.print_exc(file=log)
+            outcomes[outcome] += 1
+            unexpected |= outcome == "broken" or (outcome == "failed" and not cell.fails)
+            console.out.print(f"  {number}/{len(asked)} {outcome:<8} {cell.id}", markup=False)
+            if reason:
+                console.note(f"    {reason}")
+            if outcome in ("failed", "broken"):
+                console.note(f"    log: {paths.shorten(attempt.log(cell))}")
+    console.note(", ".join(f"{count} {name}" for name, count in outcomes.items()))
+    if outcomes["passed"] + outcomes["failed"]:
         console.note("the page: ./hvd matrix --page")
+    if unexpected:
+        raise typer.Exit(1)

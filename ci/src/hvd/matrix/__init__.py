@@ -1,6 +1,6 @@
-"""The support matrix: choose combinations, build and test them, keep and show the results.
+"""The support matrix: build and test the cells of ``ci/matrix.yaml``, keep and show the results.
 
-`definition` reads ``ci/matrix.yaml``; `needs` and `here` say what a cell needs and this machine
-has; `plan` and `cover` choose the cells; `runner` tries them, each by an `attempt`; `result` keeps
-the results in ``docs/matrix``, and `page` shows them.
+`cells` reads the file and says what a cell is made from; `here` says what this machine lacks;
+`attempt` builds and tests one cell, `ranks` runs Horovod's own tests and the examples in it;
+`results` keeps the results in ``docs/matrix.jsonl``, and `page` shows them.
 """

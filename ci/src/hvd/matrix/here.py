@@ -1,79 +1,61 @@
-"""The interpreters, compilers and programs of this machine that the matrix asks for."""
+"""What this machine lacks for a cell."""
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import os
 import pathlib
 import shutil
-import subprocess
-from typing import Mapping, Optional, Tuple
 
 import archspec.cpu
 
+from hvd.core import process
 from hvd.host import accelerators, framework, machine, mpi
-from hvd.host.mpi import Mpi
-from hvd.matrix.definition import SYSTEM, Matrix
+from hvd.matrix.cells import HERE, SYSTEM, Cell, Matrix
 
-_CXX = {"gcc": "g++", "clang": "clang++"}
-
-
-@dataclasses.dataclass(frozen=True)
-class Here:
-    """Paths of interpreters (by ``major.minor``), C++ compilers (by the axis' value) and programs.
-
-    What is missing is left out or empty.  ``compiler`` is Spack's name and the version of ``c++``,
-    ``no_cuda`` says why CUDA builds of frameworks are not taken, ``rocm`` is the version of HIP,
-    and ``family`` is archspec's name of the processor's.
-    """
-
-    pythons: Mapping[str, str]
-    compilers: Mapping[str, str]
-    compiler: Tuple[str, str] = ("", "")
-    mpi: Optional[Mpi] = None
-    ccache: str = ""
-    java: str = ""
-    no_cuda: str = ""
-    rocm: str = ""
-    family: str = ""
-
-    @property
-    def compiler_cache(self) -> str:
-        """``ccache 4.8``, or empty."""
-        if not self.ccache:
-            return ""
-        command = [self.ccache, "--version"]
-        words = subprocess.run(command, capture_output=True, text=True).stdout.split()
-        return f"{words[0]} {words[2]}" if words else "ccache"
+_ASK_TORCH = "import importlib.util; print(importlib.util.find_spec('torch') is not None)"
 
 
-def look(matrix: Matrix, cuda: bool) -> Here:
-    """Look for all that the matrix asks for; with ``cuda``, accept CUDA builds of frameworks."""
-    pythons = {version: interpreter(version) for version in matrix.axes["python"]}
-    compilers = {name: shutil.which(cxx(name)) for name in matrix.axes["compiler"]}
-    no_cuda = "the index may have no build without CUDA, which is gigabytes; see --cuda"
-    if cuda:
-        no_cuda = "" if shutil.which("nvcc") else "nvcc is not on PATH"
-    there = shutil.which("c++")
-    return Here(
-        pythons={version: path for version, path in pythons.items() if path},
-        compilers={name: path for name, path in compilers.items() if path},
-        compiler=(machine.compiler_name(), machine.compiler_version()) if there else ("", ""),
-        mpi=mpi.find(),
-        ccache=shutil.which("ccache") or "",
-        java=shutil.which("java") or "",
-        no_cuda=no_cuda,
-        rocm=accelerators.rocm()["hip"].version if shutil.which("hipcc") else "",
-        family=str(archspec.cpu.TARGETS[machine.processor()].family),
-    )
+def lacks(matrix: Matrix, cell: Cell) -> str:
+    """Return what this machine lacks for ``cell``, and where it can be had; empty if nothing."""
+    missing = _missing(matrix, cell)
+    values = (cell.target, cell.operations, cell.compiler, cell.python)
+    root = next((matrix.roots[value] for value in values if value in matrix.roots), "")
+    if missing and root:
+        command = (
+            f".venv/bin/python tests/debian_root.py {root} -- ./hvd matrix --filter {cell.id}"
+        )
+        missing += f"; in a Debian root: {command}"
+    return missing
 
 
-def cxx(value: str) -> str:
-    """Return the name of the C++ compiler for a value of the axis: ``g++-12`` for ``gcc-12``."""
-    kind, _, version = value.partition("-")
-    return "c++" if value == SYSTEM else f"{_CXX[kind]}-{version}"
+def _missing(matrix: Matrix, cell: Cell) -> str:
+    chosen, python = matrix.frameworks[cell.framework], interpreter(cell.python)
+    targets, rocm = archspec.cpu.TARGETS, cell.operations.partition("rocm-")[2]
+    family = targets[machine.processor()].family
+    if cell.target != HERE and targets[cell.target].family != family:
+        return f"this machine is {family}, not {cell.target}"
+    if not python:
+        return f"no Python {cell.python} on this machine"
+    if cell.mpi == SYSTEM and not mpi.find():
+        return "no MPI on PATH"
+    if not shutil.which(cxx(cell.compiler)):
+        return f"no {cxx(cell.compiler)} on PATH"
+    if rocm and not (shutil.which("hipcc") and accelerators.rocm()["hip"].version == rocm):
+        return f"no HIP {rocm} on PATH"
+    if "spark" in chosen.frameworks and not shutil.which("java"):
+        return "no java on PATH"
+    if chosen.system and process.output(python, "-I", "-c", _ASK_TORCH) != "True":
+        return f"the operating system's Python {cell.python} has no PyTorch"
+    return ""
 
 
+def cxx(compiler: str) -> str:
+    """Return the C++ compiler of a value of the axis: ``g++-12`` of ``gcc-12``."""
+    return "c++" if compiler == SYSTEM else compiler.replace("gcc", "g++").replace("ng-", "ng++-")
+
+
+@functools.cache
 def interpreter(version: str) -> str:
     """Return a Python of ``version`` (major.minor) that runs; empty if there is none.
 
@@ -87,7 +69,4 @@ def interpreter(version: str) -> str:
     for parent in (pyenv / "versions", data / "uv" / "python"):
         found += map(str, sorted(parent.glob(f"*/bin/{name}"), reverse=True))
     # pyenv's links and a module's alias may lead nowhere
-    for path in filter(None, found):
-        if framework.version(path).startswith(f"{version}."):
-            return path
-    return ""
+    return next((p for p in found if p and framework.version(p).startswith(f"{version}.")), "")

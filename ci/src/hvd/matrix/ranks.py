@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
 import json
 import os
 import pathlib
-import re
 import shutil
 import tempfile
-from typing import Any, Container, Dict, Iterator, List, Mapping, Sequence, Tuple
+from typing import Any, Container, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from junitparser import JUnitXml
 
@@ -19,80 +17,57 @@ from hvd.core import paths, process
 from hvd.core.errors import HvdError
 from hvd.fetch import clone
 from hvd.fetch.source import patch
-from hvd.matrix.definition import Upstream
-from hvd.model import specs
+from hvd.matrix.cells import CONTROLLERS, TESTS_PATCH, Cell, Matrix
 from hvd.model.versions import Pin, pinned
 from hvd.smoke.launch import LAUNCHERS, Launcher, Target, environment, find_program, small_machine
 
-PROGRAM = pathlib.Path(__file__).with_name("program_tests.py")
-#: What Horovod's tests say of the behaviour that the recipe's patches change.
-PATCH = paths.ROOT / "ci" / "upstream-tests.patch"
-#: The directory of Horovod's tests that are run on several ranks.
-_PARALLEL = "parallel"
-#: One launcher for each controller.
-_LAUNCHERS = ("mpirun", "horovodrun --gloo")
-#: The variable that replaces the address of Horovod's source in ci/versions.yaml.
-_ADDRESS = "HVD_HOROVOD"
-#: The ranks of Horovod's tests, and seconds for one file of them, which takes five minutes.
-_RANKS, _TESTS_TIMEOUT = 2, 1800
+_RANKS = 2
+#: Seconds for one file of Horovod's tests, which takes five minutes, and for an example.
+_TESTS_TIMEOUT, _EXAMPLE_TIMEOUT = 1800, 300
 #: From the best to the worst.
 _OUTCOMES = ("skipped", "passed", "failed")
-#: Framework, distribution and its versions by example; see examples/README.md.
-_EXAMPLES = {
-    "pytorch": ("pytorch", "torch", "1.8:"),
-    "tensorflow2": ("tensorflow", "tensorflow-cpu", "2.12:"),
-    "keras": ("keras", "keras", "2.15:"),
-}
-_RATE = re.compile(r"epoch \d+: loss [\d.]+, (\d+) samples/s$", re.MULTILINE)
-#: Epochs of a run, each of some tenths of a second.  The fastest counts: in the first the
-#: framework warms up, and others may be slowed by what else the machine does.
-_EPOCHS = 10
-#: Steps that take long compared with Horovod's cycle of 1 ms.
-SIZES = ("--samples", "16384", "--batch-size", "512", "--hidden", "4096")
-#: One thread per rank (OMP_NUM_THREADS is set for any run), and no processes beside the ranks.
-_THREADS = {"TF_NUM_INTRAOP_THREADS": "1"}
-_OPTIONS = {"pytorch": ("--workers", "0")}
-#: Seconds for one run of an example.
-_EXAMPLE_TIMEOUT = 300
 
 
 @dataclasses.dataclass(frozen=True)
 class Ranks:
-    """The Horovod of a cell, its controllers as variants, a scratch directory and a log."""
+    """The Horovod of a cell, its controllers, a scratch directory and a log."""
 
     target: Target
-    variants: str
+    controllers: str
     scratch: pathlib.Path
     log: pathlib.Path
 
     @property
     def launchers(self) -> List[Launcher]:
-        """One launcher for each controller that was built, MPI's first."""
-        named = [each for each in LAUNCHERS if each.name in _LAUNCHERS]
-        return [each for each in named if f"+{each.controller}" in self.variants]
+        """One launcher for each controller, MPI's first."""
+        named = [each for each in LAUNCHERS if each.name in ("mpirun", "horovodrun --gloo")]
+        return [each for each in named if f"+{each.controller}" in CONTROLLERS[self.controllers]]
 
     def run(
         self,
-        launcher: Launcher,
-        count: int,
+        launcher: Optional[Launcher],
         arguments: Sequence[object],
-        variables: Mapping[str, str],
         timeout: float,
+        python_path: str = "",
         **options: Any,
-    ) -> str:
-        """Run Python on ``count`` ranks for at most ``timeout`` seconds; return their output.
+    ) -> None:
+        """Run Python on two ranks, or in one process if ``launcher`` is None."""
+        own = self.target.environment
+        command, variables = [], {**own, **small_machine(own["PATH"])}
+        if launcher:
+            command = launcher.command(find_program(self.target, launcher.program), _RANKS)
+            variables = environment(launcher, self.target, timeout)
+        # last: what the cell has comes before what the tests brought along
+        places = filter(None, [own.get("PYTHONPATH"), python_path])
+        variables = {**variables, "PYTHONPATH": os.pathsep.join(places)}
+        command = [*command, self.target.python, *arguments]
+        process.run(command, log=self.log, env=variables, timeout=timeout, **options)
 
-        Raises:
-            CommandFailed: as `hvd.core.process.run`, which takes the ``options``.
-        """
-        command = launcher.command(find_program(self.target, launcher.program), count)
-        return process.run(
-            [*command, self.target.python, *arguments],
-            log=self.log,
-            env={**environment(launcher, self.target, timeout), **variables},
-            timeout=timeout,
-            **options,
-        ).output
+    def example(self, name: str) -> None:
+        """Run an example."""
+        arguments = [paths.ROOT / "examples" / name / "train.py", "--checkpoint"]
+        arguments.append(self.scratch / f"checkpoint-{name}")
+        self.run(self.launchers[0], arguments, _EXAMPLE_TIMEOUT, cwd=self.scratch)
 
 
 def built(state: pathlib.Path, engine: str) -> Target:
@@ -104,85 +79,44 @@ def built(state: pathlib.Path, engine: str) -> Target:
     return Target(pathlib.Path(python or "python"), variables)
 
 
-def test_files(upstream: Upstream, release: str, frameworks: Container[str]) -> List[str]:
-    """Return the test files of ``release`` for ``frameworks``; none without a known commit."""
-    if release not in upstream.sources:
-        return []
-    found = [files for name, files in upstream.files.items() if name in frameworks]
-    return list(itertools.chain.from_iterable(found))
-
-
 def run_tests(
-    upstream: Upstream, release: str, files: List[str], ranks: Ranks
+    matrix: Matrix, cell: Cell, ranks: Ranks
 ) -> Iterator[Tuple[str, Dict[str, int], List[str]]]:
-    """Run the test files of ``release``: those in parallel/ on two ranks, over each controller
-    that was built, and others in one process.
+    """Run Horovod's own tests: those in parallel/ on two ranks, over each controller that was
+    built, and others in one process, which may start ranks.
 
     Yields:
         The file, with the launcher; then as `count`.
-
-    Raises:
-        HvdError: the source or a requirement cannot be fetched, or a rank left no outcomes.
     """
-    commit = upstream.sources[release]
+    commit = matrix.upstream["sources"][cell.horovod]
     source = paths.cache() / "horovod" / commit
-    address = os.environ.get(_ADDRESS) or pinned().git["horovod"]
-    clone.ensure(address, Pin(f"v{release}", commit), source, ranks.log)
-    extra, target = ranks.scratch / "upstream", ranks.target
-    command = [target.python, "-m", "pip", "install", "--target", extra, *upstream.requirements]
-    process.run(command, log=ranks.log, env=dict(target.environment), timeout=_TESTS_TIMEOUT)
-    # last: what the cell has comes before what the tests brought along
-    python_path = [target.environment.get("PYTHONPATH", ""), str(extra)]
-    tests = ranks.scratch / "upstream-tests"
+    address = os.environ.get("HVD_HOROVOD") or pinned().git["horovod"]
+    clone.ensure(address, Pin(f"v{cell.horovod}", commit), source, ranks.log)
+    extra, tests = ranks.scratch / "upstream", ranks.scratch / "upstream-tests"
+    arguments = ["-m", "pip", "install", "--target", extra, *matrix.upstream["requirements"]]
+    ranks.run(None, arguments, _TESTS_TIMEOUT)
     shutil.rmtree(tests, ignore_errors=True)
     shutil.copytree(source / "test", tests / "test")
-    patch(tests, [PATCH], ranks.log)
-    for file in map(pathlib.PurePath, files):
+    patch(tests, [TESTS_PATCH], ranks.log)
+    for file in matrix.tests(cell):
         path = tests / "test" / file
         # what tests send to the ranks that they start names their module
-        found = os.pathsep.join(filter(None, [*python_path, str(path.parent)]))
-        if file.parts[0] != _PARALLEL:
-            yield (str(file), *count([_report(ranks, path, found)], upstream.failing))
-            continue
-        for launcher in ranks.launchers:
-            reports = _reports(ranks, launcher, path, found)
-            yield (f"{file.name}, {launcher.name}", *count(reports, upstream.failing))
-
-
-def _report(ranks: Ranks, file: pathlib.Path, python_path: str) -> str:
-    """Run pytest over a file in one process, which may start ranks; return its JUnit file."""
-    own = ranks.target.environment
-    with tempfile.TemporaryDirectory() as results:
-        process.run(
-            [ranks.target.python, PROGRAM, file, results],
-            log=ranks.log,
-            env={**own, **small_machine(own["PATH"]), "PYTHONPATH": python_path},
-            timeout=_TESTS_TIMEOUT,
-            cwd=results,
-            check=False,
-        )
-        return _collected(results, 1, file.name, ranks.log)[0]
-
-
-def _reports(ranks: Ranks, launcher: Launcher, file: pathlib.Path, python_path: str) -> List[str]:
-    """Run pytest over a file on `_RANKS` ranks; return their JUnit files."""
-    with tempfile.TemporaryDirectory() as results:
-        variables = {"PYTHONPATH": python_path}
-        asked = (launcher, _RANKS, [PROGRAM, file, results], variables, _TESTS_TIMEOUT)
-        # pytest's exit status says no more than its results
-        ranks.run(*asked, cwd=results, check=False)
-        return _collected(results, _RANKS, f"{file.name}, {launcher.name}", ranks.log)
-
-
-def _collected(directory: str, number: int, name: str, log: pathlib.Path) -> List[str]:
-    reports = [path.read_text() for path in sorted(pathlib.Path(directory).glob("*.xml"))]
-    if len(reports) != number:
-        raise HvdError(
-            f"{name}: {len(reports)} of {number} ranks finished",
-            "see the log for their output",
-            log,
-        )
-    return reports
+        python_path = f"{extra}{os.pathsep}{path.parent}"
+        for launcher in ranks.launchers if file.startswith("parallel/") else [None]:
+            name = f"{path.name}, {launcher.name}" if launcher else file
+            with tempfile.TemporaryDirectory() as results:
+                # pytest replaces the variables that are set: one of them, with the rank
+                report = f"{results}/$OMPI_COMM_WORLD_RANK$PMI_RANK$HOROVOD_RANK.xml"
+                arguments = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull]
+                arguments += ["--rootdir", results, f"--junitxml={report}", path]
+                # pytest's exit status says no more than its results
+                options: Dict[str, Any] = {"cwd": results, "check": False}
+                ranks.run(launcher, arguments, _TESTS_TIMEOUT, python_path, **options)
+                reports = [each.read_text() for each in pathlib.Path(results).glob("*.xml")]
+            wanted = _RANKS if launcher else 1
+            if len(reports) != wanted:
+                raise HvdError(f"{name}: {len(reports)} of {wanted} ranks finished")
+            yield (name, *count(reports, matrix.upstream["failing"]))
 
 
 def count(reports: List[str], failing: Container[str]) -> Tuple[Dict[str, int], List[str]]:
@@ -204,47 +138,3 @@ def count(reports: List[str], failing: Container[str]) -> Tuple[Dict[str, int], 
     if not worst:
         return counts, ["every test: none was collected, which"]
     return counts, [n for n, came in worst.items() if came == "failed" and n not in failing]
-
-
-def examples(frameworks: Container[str], distributions: Mapping[str, str]) -> Iterator[str]:
-    """Yield the examples for a cell's ``frameworks`` and the versions of ``distributions``."""
-    for name, (of, distribution, versions) in _EXAMPLES.items():
-        version = distributions.get(distribution) or distributions.get(of, "")
-        if of in frameworks and version and specs.version_in(version, versions):
-            yield name
-
-
-def rates(name: str, ranks: Ranks) -> Dict[str, float]:
-    """Return an example's samples per second in the fastest epoch, by the number of ranks.
-
-    Each rank has one core.
-
-    Raises:
-        HvdError: a run failed or printed too few rates.
-    """
-    found = {}
-    for count in (1, 2):
-        arguments = [paths.ROOT / "examples" / name / "train.py", "--epochs", _EPOCHS, *SIZES]
-        arguments += ["--checkpoint", ranks.scratch / f"checkpoint-{name}-{count}"]
-        asked = (ranks.launchers[0], count, [*arguments, *_OPTIONS.get(name, ())])
-        with _cores(count):
-            output = ranks.run(*asked, _THREADS, _EXAMPLE_TIMEOUT, cwd=ranks.scratch)
-        epochs = [float(rate) for rate in _RATE.findall(output)]
-        if len(epochs) != _EPOCHS:
-            raise HvdError(
-                f"examples/{name}: {len(epochs)} epochs of {_EPOCHS} on {count} ranks",
-                log=ranks.log,
-            )
-        found[str(count)] = max(epochs)
-    return found
-
-
-@contextlib.contextmanager
-def _cores(count: int) -> Iterator[None]:
-    """Restrict what is started here to ``count`` cores, so that one rank has no second core."""
-    allowed = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, sorted(allowed)[:count])
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, allowed)
