@@ -11,7 +11,6 @@ html_show_copyright = False
 html_static_path = ["_static"]
 html_js_files = ["filter.js"]
 html_css_files = ["site.css"]
-exclude_patterns = ["matrix"]
 myst_heading_anchors = 3
 # Markdown outside this directory is no page of the site: offer the file
 _OUTSIDE = re.compile(r"\]\(((?:\.\./)+(?:environments|examples)/[^)#]*\.md)\)")

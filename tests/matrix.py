@@ -2,45 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, List
 
-from hvd.matrix.definition import Cell
-from hvd.matrix.here import Here
-from hvd.matrix.result import Result
+from hvd.host import externals
+from hvd.matrix import cells
+from hvd.matrix.cells import Cell
+from hvd.matrix.results import Result
+from hvd.model import specs
+from hvd.model.recipe import Recipe
 
-#: A machine with every Python, a second compiler, Java, and no MPI on PATH.
-HERE = Here(
-    pythons={f"3.{minor}": f"/opt/python3.{minor}/bin/python" for minor in range(6, 14)},
-    compilers={"system": "/usr/bin/c++", "gcc-12": "/usr/bin/g++-12"},
-    compiler=("gcc", "12.2.0"),
-    java="/usr/bin/java",
-    no_cuda="see --cuda",
-)
-
-
-def cell(**values: str) -> Cell:
-    """A cell of the real matrix; ``values`` are axes otherwise."""
-    usual = {
-        "horovod": "0.28.1",
-        "framework": "pytorch-2.13",
-        "python": "3.11",
-        "mpi": "openmpi-4.1",
-        "controllers": "both",
-        "operations": "default",
-        "cmake": "cmake-3",
-        "compiler": "system",
-        "engine": "pip",
-    }
-    return Cell(**{**usual, **values})
+#: Spack packages among a result's versions; the others are distributions, or people's names.
+_PACKAGES = {"cmake", "cuda", "hip", "intel-mpi", "mpich", "nccl", "openmpi", "python"}
+#: Variants that a distribution has in every cell, which decide whether the recipe refuses it.
+_VARIANTS = {"mxnet": "+python", "tensorflow-cpu": "~cuda", "tensorflow-rocm": "+rocm"}
 
 
-def result(came: str = "passed", of: Optional[Cell] = None, **fields: Any) -> Result:
-    """What came of a cell."""
-    usual = {
-        "spec": "py-horovod@0.28.1 +mpi+gloo ~rocm~cuda frameworks:=pytorch "
-        "^python@3.11 ^py-torch@2.13.0 ^openmpi@4.1.8 ^cmake@3.31.10 %gcc@12.2.0",
-        "date": "2026-01-31",
-        "log": "0" * 64,
-        "seconds": {"build": 100.0, "smoke": 20.0},
-    }
-    return Result(of or cell(), came, **{**usual, **fields})
+def result(cell: Cell, outcome: str = "passed", **fields: Any) -> Result:
+    """The result of a cell, as if it was tried today."""
+    matrix = cells.matrix()
+    usual = {"spec": matrix.spec(cell), "inputs": matrix.inputs(cell), "date": "2026-01-31"}
+    return Result(cell.id, outcome, **{**usual, **fields})
+
+
+def refusals(recipe: Recipe, result: Result) -> List[str]:
+    """What the recipe says against a result's spec and the versions that were used."""
+    words = [result.spec]
+    for name, version in result.versions.items():
+        if name in ("gcc", "llvm"):
+            words.insert(1, f"%{name}@{version}")
+        elif name.lower() in _PACKAGES:
+            words.append(f"^{name.lower()}@{version}")
+        elif name == name.lower():
+            (package,) = externals.by_package({name: {}})
+            number = externals.spack_version(version)
+            words.append(f"^{package}@{number}{_VARIANTS.get(name, '')}")
+    full = recipe.complete(specs.parse(" ".join(words)))
+    return [str(each.keywords.get("msg") or each.arguments) for each in recipe.refusals(full)]

@@ -29,7 +29,6 @@ from hvd.report.text import plain
 _FOREIGN = ("CC", "CXX", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "OPAL_PREFIX", "I_MPI_ROOT")
 #: Seconds for pip; a framework may be gigabytes.
 _TIMEOUT = 3600
-_ASK_CUDA = "import torch; print('CUDA:', torch.version.cuda or '')"
 #: Errors of compilers, CMake, linkers, pip, Python and Spack, whose first reason has a number.
 _ERROR = re.compile(
     r": (fatal )?error: |^CMake Error|^(collect2|ld|/\S*/ld): .*(error|undefined)|"
@@ -125,9 +124,7 @@ class Attempt:
         versions = json.loads((directory / "versions.json").read_text())
         names = [canonicalize_name(Requirement(text).name) for text in wanted]
         self.result.versions = {name: versions[name] for name in names if name in versions}
-        if torch:
-            output = process.run([self.python, "-c", _ASK_CUDA], log=log).output
-            self.cuda = bool(output.rpartition("CUDA:")[2].strip())
+        self.cuda = torch and any(name.startswith("nvidia-") for name in versions)
         if self.cuda and not shutil.which("nvcc"):
             raise Skipped("its PyTorch has CUDA, and nvcc is not on PATH")
         self.result.spec = matrix.spec(cell, self.cuda)
