@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import shutil
 import traceback
 from typing import Dict, List, Optional
 
@@ -18,6 +19,9 @@ from hvd.matrix.attempt import Options, Skipped
 from hvd.matrix.cells import Cell, Matrix
 from hvd.matrix.results import Result
 from hvd.report.text import duration, plural
+
+#: Bytes that must be free before a cell: a framework, its download, and a build.
+_ROOM = 8 * 2**30
 
 
 def matrix(
@@ -96,6 +100,11 @@ def _run(known: Matrix, asked: List[Cell], before: Dict[str, Result], options: O
     process.adopt_orphans()
     with lock.exclusive(attempt.state() / "lock", "runs the matrix in this checkout"):
         for number, cell in enumerate(asked, 1):
+            if shutil.disk_usage(attempt.state()).free < _ROOM:
+                raise HvdError(
+                    f"less than 8 GiB are free in {paths.shorten(attempt.state())}",
+                    "remove its directory venvs, or set HVD_STATE; then go on with --resume",
+                )
             outcome = reason = ""
             try:
                 if missing := here.lacks(known, cell):

@@ -68,8 +68,10 @@ def run(matrix: Matrix, cell: Cell, options: Options, keep: Callable[[Result], N
     attempt.log.write_bytes(b"")
     try:
         attempt.install()
-    except CommandFailed as error:
-        raise Skipped(first_error(error.tail) or error.message, log=attempt.log) from error
+    except Skipped:
+        raise
+    except HvdError as error:
+        raise Skipped(first_error(error.tail) or error.message) from error
     for step in (attempt.build, attempt.test):
         try:
             step()
@@ -288,11 +290,8 @@ def venv(
 ) -> pathlib.Path:
     """Return a virtual environment, which cells with the same ``requirements`` share.
 
-    Args:
-        name: the beginning of its directory's name.
-        pip: the requirement of the pip to install with.
-        options: of ``python -m venv``.
-        cuda: accept NVIDIA's distributions, which are gigabytes.
+    ``name`` begins the name of its directory; ``pip`` is the requirement of the pip to install
+    with; without ``cuda``, NVIDIA's distributions, which are gigabytes, are refused.
     """
     digest = stamp.of(list(requirements), python, pip, list(options))
     directory = state() / "venvs" / f"{name}-{digest[:8]}"

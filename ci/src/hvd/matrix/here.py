@@ -52,7 +52,8 @@ def _missing(matrix: Matrix, cell: Cell) -> str:
 
 def cxx(compiler: str) -> str:
     """Return the C++ compiler of a value of the axis: ``g++-12`` of ``gcc-12``."""
-    return "c++" if compiler == SYSTEM else compiler.replace("gcc", "g++").replace("ng-", "ng++-")
+    kind, _, version = compiler.partition("-")
+    return "c++" if compiler == SYSTEM else f"{kind.replace('gcc', 'g')}++-{version}"
 
 
 @functools.cache

@@ -40,6 +40,8 @@ class Result:
 
     def stale(self, matrix: Matrix, cell: Cell) -> List[str]:
         """Return what changed since the cell was tried, such as ``patches``."""
+        if not self.inputs:
+            return ["unknown"]
         now = matrix.inputs(cell, "+cuda" in self.spec, bool(self.upstream))
         return [name for name in now if now[name] != self.inputs.get(name)]
 
