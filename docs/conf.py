@@ -1,4 +1,4 @@
-"""Sphinx's settings for the documentation site: ./hvd docs --site."""
+"""Sphinx's settings for the documentation site: ./hvd dev docs --site."""
 
 import re
 

@@ -1,6 +1,6 @@
 """Run a command in a root of another Debian release or for another processor.
 
-    .venv/bin/python tests/debian_root.py trixie -- ./hvd matrix --filter compiler=gcc-14
+    .venv/bin/python tests/debian_root.py trixie -- ./hvd dev matrix --filter compiler=gcc-14
     .venv/bin/python tests/debian_root.py bookworm-ppc64el -- ./hvd run
 
 mmdebstrap makes a root once, in the cache; bubblewrap runs the command there, in this checkout.

@@ -39,7 +39,7 @@ class Links(html.parser.HTMLParser):
 def pages(tmp_path_factory):
     """The pages of the site, by file."""
     state = tmp_path_factory.mktemp("state")
-    run([paths.ROOT / "hvd", "docs", "--site"], env={**os.environ, "HVD_STATE": str(state)})
+    run([paths.ROOT / "hvd", "dev", "docs", "--site"], env={**os.environ, "HVD_STATE": str(state)})
     files = (state / "site").rglob("*.html")
     return {file: Links(file.read_text()) for file in files if "_downloads" not in file.parts}
 

@@ -24,7 +24,7 @@ def checked(located, pair, tmp_path_factory):
     """
     checkout = copy_checkout(tmp_path_factory.mktemp(pair) / "hvd")
     if pair == pinned().pairs[0].name:
-        return checkout, checkout.hvd("lock", "--check")
+        return checkout, checkout.hvd("dev", "lock", "--check")
     return checkout, checkout.hvd("concretize", *SITES, f"--pair={pair}")
 
 

@@ -1,4 +1,4 @@
-"""``./hvd ci sites``: what was checked too long ago, and what a site has taken away."""
+"""``./hvd dev ci sites``: what was checked too long ago, and what a site has taken away."""
 
 import datetime
 import shutil
@@ -44,7 +44,7 @@ def test_a_site_and_each_environment_are_old_after_half_a_year(change, hvd):
     environments["alpha-hvd"]["checked"] = {"date": "2019-01-01", "by": "machine"}
     change(environments=environments)
     assert after(0) == ["environments:alpha-hvd:checked"]
-    done = hvd("ci", "sites")
+    done = hvd("dev", "ci", "sites")
     assert done.status == 1 and "alpha/site.yaml: key 'checked': 2020-01-01" in done.out
 
 

@@ -30,11 +30,11 @@ def test_a_smoke_test_comes_after_all_builds(monkeypatch, packages):
     assert list(made["stages"])[-1] == "smoke" and "no-specs-to-rebuild" not in made
     last = [{"job": "b", "artifacts": False}] if packages else []
     assert made["smoke"]["needs"] == [*last, PARENT]
-    assert made["smoke"]["script"] == ["./hvd ci smoke one"]
+    assert made["smoke"]["script"] == ["./hvd dev ci smoke one"]
     for job in [made[name] for name in [*packages, "smoke"]]:
         # a recipe that does not build is not tried again
         assert job["tags"] == ["summit", "gpu"] and "script_failure" not in job["retry"]["when"]
-    assert all(made[name]["script"] == ["./hvd ci rebuild one"] for name in packages)
+    assert all(made[name]["script"] == ["./hvd dev ci rebuild one"] for name in packages)
 
 
 @pytest.fixture

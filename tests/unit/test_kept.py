@@ -101,4 +101,4 @@ def test_a_missing_or_damaged_file_is_named(moon, text):
         kept.file(moon).write_text(text)
     with pytest.raises(HvdError, match="dag.txt") as raised:
         kept.load(moon)
-    assert "./hvd lock moon-hvd" in raised.value.remedy
+    assert "./hvd dev lock moon-hvd" in raised.value.remedy

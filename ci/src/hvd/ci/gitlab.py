@@ -107,7 +107,7 @@ def for_runners(pipeline: Dict[str, Any], name: str, tags: List[str]) -> Dict[st
     builds = {title: job for title, job in pipeline.items() if "needs" in job}
     needed = {need["job"] for job in builds.values() for need in job["needs"]}
     for job in builds.values():
-        job.update(tags=tags, script=[f"./hvd ci rebuild {name}"], retry=_RETRY)
+        job.update(tags=tags, script=[f"./hvd dev ci rebuild {name}"], retry=_RETRY)
     # all other builds come before these
     last = [{"job": title, "artifacts": False} for title in builds if title not in needed]
     job, number = os.environ.get("CI_JOB_NAME"), os.environ.get("CI_PIPELINE_ID")
@@ -115,7 +115,7 @@ def for_runners(pipeline: Dict[str, Any], name: str, tags: List[str]) -> Dict[st
     pipeline["smoke"] = {
         "stage": "smoke",
         "tags": tags,
-        "script": [f"./hvd ci smoke {name}"],
+        "script": [f"./hvd dev ci smoke {name}"],
         "needs": [*last, {"job": job, "pipeline": number}],
         "retry": _RETRY,
         "artifacts": {
@@ -197,7 +197,7 @@ def require_externals(name: str) -> None:
     """Refuse a runner that lacks an external of the solution."""
     file = concrete(name) / "spack.lock"
     if not file.exists():
-        raise HvdError(f"no {paths.shorten(file)}", f"./hvd ci generate {name} makes it")
+        raise HvdError(f"no {paths.shorten(file)}", f"./hvd dev ci generate {name} makes it")
     for spec in json.loads(file.read_text())["concrete_specs"].values():
         prefix = (spec.get("external") or {}).get("path")
         if prefix and not pathlib.Path(prefix).is_dir():

@@ -1,4 +1,4 @@
-"""``./hvd ci``: the commands that pipelines call."""
+"""``./hvd dev ci``: the commands that pipelines call."""
 
 from __future__ import annotations
 

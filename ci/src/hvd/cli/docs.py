@@ -1,4 +1,4 @@
-"""``./hvd docs``."""
+"""``./hvd dev docs``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``./hvd matrix``."""
+"""``./hvd dev matrix``."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def matrix(
 ) -> None:
     """Build and test the cells of ci/matrix.yaml and keep every result in docs/matrix.jsonl.
 
-    For example: ./hvd matrix --filter framework=pytorch-2.13 --filter mpi=mpich-5
+    For example: ./hvd dev matrix --filter framework=pytorch-2.13 --filter mpi=mpich-5
 
     Exit status: 1 if a cell fails unexpectedly.
     """
@@ -60,7 +60,7 @@ def matrix(
         return
     asked = cells.chosen(known.cells, filters or [], shard)
     if not asked:
-        raise HvdError("--filter and --shard leave no cell", "list them: ./hvd matrix --list")
+        raise HvdError("--filter and --shard leave no cell", "list them: ./hvd dev matrix --list")
     options = Options(jobs or machine.cores(), limit * 60.0, cuda, upstream_tests, examples)
     if listed:
         for cell in asked:
@@ -128,6 +128,6 @@ def _run(known: Matrix, asked: List[Cell], before: Dict[str, Result], options: O
                 console.note(f"    log: {paths.shorten(attempt.log(cell))}")
     console.note(", ".join(f"{count} {name}" for name, count in outcomes.items()))
     if outcomes["passed"] + outcomes["failed"]:
-        console.note("the page: ./hvd matrix --page")
+        console.note("the page: ./hvd dev matrix --page")
     if unexpected:
         raise typer.Exit(1)

@@ -61,7 +61,7 @@ def make(
         )
     for path in made:
         console.note(paths.shorten(path))
-    console.note(f"next: fill in each TODO of site.yaml, then ./hvd lock {name}-hvd")
+    console.note(f"next: fill in each TODO of site.yaml, then ./hvd dev lock {name}-hvd")
 
 
 @app.command(name="check")

@@ -1,7 +1,7 @@
 """The paths of everything.  ``./hvd`` writes below two directories.
 
 ``<checkout>/.hvd``, or what ``HVD_STATE`` names, belongs to this checkout: virtual environments,
-Spack's configuration and installations, logs, reports.  ``./hvd matrix`` gives each of its builds
+Spack's configuration and installations, logs, reports.  ``./hvd dev matrix`` gives each of its builds
 a directory of its own in this way.  ``${XDG_CACHE_HOME:-~/.cache}/hvd`` is shared by all checkouts
 of a user and holds what can be downloaded again: clones, sources, Spack's own caches.
 """

@@ -14,7 +14,7 @@ from hvd.core.files import write_atomically
 from hvd.report import templates
 
 #: The lines before and after the generated part of a page.
-BEGIN = "<!-- made by ./hvd docs -->"
+BEGIN = "<!-- made by ./hvd dev docs -->"
 END = "<!-- end -->"
 SEEDS = paths.ROOT / "docs" / "seeds.yaml"
 
@@ -41,7 +41,7 @@ def rewrite(path: pathlib.Path, marker: str, text: str, check: bool) -> List[pat
     if after == before:
         return []
     if check:
-        raise HvdError(f"{paths.shorten(path)} is stale", "./hvd docs")
+        raise HvdError(f"{paths.shorten(path)} is stale", "./hvd dev docs")
     write_atomically(path, after.encode())
     return [path]
 

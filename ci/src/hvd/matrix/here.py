@@ -23,7 +23,7 @@ def lacks(matrix: Matrix, cell: Cell) -> str:
     root = next((matrix.roots[value] for value in values if value in matrix.roots), "")
     if missing and root:
         command = (
-            f".venv/bin/python tests/debian_root.py {root} -- ./hvd matrix --filter {cell.id}"
+            f".venv/bin/python tests/debian_root.py {root} -- ./hvd dev matrix --filter {cell.id}"
         )
         missing += f"; in a Debian root: {command}"
     return missing

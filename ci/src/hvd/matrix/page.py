@@ -13,7 +13,7 @@ from hvd.matrix.results import Result
 from hvd.model import specs
 from hvd.report.text import plural, table
 
-BEGIN = "<!-- made by ./hvd matrix -->"
+BEGIN = "<!-- made by ./hvd dev matrix -->"
 PAGE = paths.ROOT / "docs" / "support-matrix.md"
 #: The packages whose versions are shown of an axis' values.
 _PACKAGES = {
@@ -28,7 +28,7 @@ def write(matrix: Matrix, check: bool = False) -> List[pathlib.Path]:
     text = site_page.put(PAGE, page(matrix, results.load()), BEGIN)
     stale = {} if PAGE.read_text() == text else {PAGE: text.encode()}
     source = "docs/matrix.jsonl and the recipe say"
-    return site_page.bring_up_to_date(stale, check, source, "./hvd matrix --page")
+    return site_page.bring_up_to_date(stale, check, source, "./hvd dev matrix --page")
 
 
 def page(matrix: Matrix, found: Mapping[str, Result]) -> str:

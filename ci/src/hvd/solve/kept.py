@@ -25,7 +25,7 @@ _LINE = re.compile(
     r"(?P<name>[\w.-]+)@(?P<version>\S+)(?P<variants>(?: [^\s\[]\S*)*)(?: \[(?P<origin>.+)\])?"
 )
 _HEAD = """\
-# The packages of {environment}, concretized by ./hvd lock with Spack {pair.spack.version} and
+# The packages of {environment}, concretized by ./hvd dev lock with Spack {pair.spack.version} and
 # packages {pair.packages.version} for {architectures}.  Externals have a prefix.
 # On the site Spack adds gcc-runtime and the compiler wrapper, and may choose newer build tools."""
 
@@ -96,7 +96,7 @@ def file(environment: Environment) -> pathlib.Path:
 def load(environment: Environment) -> Kept:
     """The kept solution of ``environment``, that of a site."""
     shown = paths.shorten(file(environment))
-    remedy = f"make it: ./hvd lock {environment.name}"
+    remedy = f"make it: ./hvd dev lock {environment.name}"
     try:
         text = file(environment).read_text()
     except OSError as error:
