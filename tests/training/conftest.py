@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-from typing import Callable, Iterator
+from typing import Iterator
 
 import pytest
 
-from tests.training import jobs
+from tests.training.jobs import Ranks, one_processes, ranks_of
 
 #: Launcher and number of ranks.
 WORLDS = [("mpirun", 2), ("mpirun", 3), ("horovodrun --gloo", 2), ("horovodrun --gloo", 3)]
@@ -15,70 +14,8 @@ WORLDS = [("mpirun", 2), ("mpirun", 3), ("horovodrun --gloo", 2), ("horovodrun -
 KERAS_WORLDS = [WORLDS[0], WORLDS[3]]
 
 
-class Ranks:
-    """A job that is started again after a call that it did not survive."""
-
-    def __init__(self, start: Callable[[], contextlib.AbstractContextManager], size: int) -> None:
-        self.size = size
-        self._start = start
-        self._stack = contextlib.ExitStack()
-        self._job = None
-
-    def call(self, *words, **arguments):
-        """See `jobs.Job.call`."""
-        return self._of_job("call", *words, **arguments)
-
-    def values(self, *words, **arguments):
-        """See `jobs.Job.values`."""
-        return self._of_job("values", *words, **arguments)
-
-    def _of_job(self, method: str, *words, **arguments):
-        if self._job is None:
-            self._job = self._stack.enter_context(self._start())
-        try:
-            return getattr(self._job, method)(*words, **arguments)
-        except AssertionError:
-            # one of its ranks may wait for another for ever
-            self.close()
-            raise
-
-    def close(self) -> None:
-        self._stack.close()
-        self._job = None
-
-
-@contextlib.contextmanager
-def ranks_of(built, tmp_path_factory, launcher, ranks, **options) -> Iterator[Ranks]:
-    def start():
-        return jobs.started(built, launcher, ranks, tmp_path_factory.mktemp("job"), **options)
-
-    found = Ranks(start, options.get("size", ranks))
-    try:
-        yield found
-    finally:
-        found.close()
-
-
 def world_name(world) -> str:
     return f"{world[0]}, {world[1]} ranks"
-
-
-@contextlib.contextmanager
-def one_processes(
-    built, tmp_path_factory, world: str, **settings
-) -> Iterator[Callable[[int], Ranks]]:
-    """A function that gives one process, to compare with a number of ranks."""
-    with contextlib.ExitStack() as stack:
-        found = {}
-
-        def of(size: int) -> Ranks:
-            if size not in found:
-                options = {"world": world, "size": size, **settings}
-                one = ranks_of(built, tmp_path_factory, "", 1, **options)
-                found[size] = stack.enter_context(one)
-            return found[size]
-
-        yield of
 
 
 @pytest.fixture(scope="session", params=WORLDS, ids=world_name)

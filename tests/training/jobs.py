@@ -11,7 +11,7 @@ import select
 import socket
 import subprocess
 import time
-from typing import Any, Dict, Iterator, List, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Sequence
 
 import psutil
 
@@ -142,6 +142,68 @@ def started(
             job.close()
             for each in processes:
                 end(each)
+
+
+class Ranks:
+    """A job that is started again after a call that it did not survive."""
+
+    def __init__(self, start: Callable[[], contextlib.AbstractContextManager], size: int) -> None:
+        self.size = size
+        self._start = start
+        self._stack = contextlib.ExitStack()
+        self._job = None
+
+    def call(self, *words, **arguments):
+        """See `Job.call`."""
+        return self._of_job("call", *words, **arguments)
+
+    def values(self, *words, **arguments):
+        """See `Job.values`."""
+        return self._of_job("values", *words, **arguments)
+
+    def _of_job(self, method: str, *words, **arguments):
+        if self._job is None:
+            self._job = self._stack.enter_context(self._start())
+        try:
+            return getattr(self._job, method)(*words, **arguments)
+        except AssertionError:
+            # one of its ranks may wait for another for ever
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self._stack.close()
+        self._job = None
+
+
+@contextlib.contextmanager
+def ranks_of(built, tmp_path_factory, launcher, ranks, **options) -> Iterator[Ranks]:
+    def start():
+        return started(built, launcher, ranks, tmp_path_factory.mktemp("job"), **options)
+
+    found = Ranks(start, options.get("size", ranks))
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+@contextlib.contextmanager
+def one_processes(
+    built, tmp_path_factory, world: str, **settings
+) -> Iterator[Callable[[int], Ranks]]:
+    """A function that gives one process, to compare with a number of ranks."""
+    with contextlib.ExitStack() as stack:
+        found = {}
+
+        def of(size: int) -> Ranks:
+            if size not in found:
+                options = {"world": world, "size": size, **settings}
+                one = ranks_of(built, tmp_path_factory, "", 1, **options)
+                found[size] = stack.enter_context(one)
+            return found[size]
+
+        yield of
 
 
 def _start(commands: Sequence[list], directory: pathlib.Path, own, output) -> list:

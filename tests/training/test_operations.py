@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from tests.ranks import LAUNCHED
-from tests.training.conftest import ranks_of
+from tests.training.jobs import ranks_of
 
 pytestmark = pytest.mark.xdist_group("built")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.training.compared import cases, compare, compare_others, differences
-from tests.training.conftest import ranks_of
+from tests.training.jobs import ranks_of
 
 pytestmark = pytest.mark.xdist_group("built")
 

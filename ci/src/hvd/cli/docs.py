@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 
-from hvd.bench import page as performance_page
 from hvd.cli.common import flag
 from hvd.core import console, paths, process
 from hvd.core.errors import HvdError
@@ -25,7 +24,7 @@ def docs(
         return
     written = site_page.write(check) + pages.write_seeds(check)
     written += page.write(cells.matrix(), check)
-    for path in written + performance_page.write(check):
+    for path in written:
         console.note(paths.shorten(path))
 
 
