@@ -21,7 +21,7 @@ MEASURED = {"median", "minimum", "maximum", "p95", "calls", "bus", "installed", 
 
 
 def seconds(work, *arguments, **options):
-    """Call ``work``, and return how long it took."""
+    """Call ``work``; return its wall time."""
     begin = time.monotonic()
     work(*arguments, **options)
     return time.monotonic() - begin
@@ -61,23 +61,14 @@ def measured(goal, parts):
     return max(row[value] / other(rows, row, **goal["to"])[value] for row in ours)
 
 
-def sum_of_float32(row):
-    return (row["operation"], row["dtype"], row["in_place"]) == ("allreduce", "float32", True)
-
-
-def speed(rate):
-    unit, factor = ("GB/s", 1e9) if (rate or 0) > 1e9 else ("MB/s", 1e6)
-    return f"{text.figures(rate / factor)} {unit}" if rate else "–"
-
-
 def write(check):
     """Write the page and its pictures, unless with ``check``; return those that were stale."""
     parts = {name: json.loads(file(name).read_text()) for name in PARTS}
     loader = jinja2.FileSystemLoader(HERE)
     templates = jinja2.Environment(loader=loader, trim_blocks=True, lstrip_blocks=True)
-    templates.filters.update(duration=text.duration, size=text.size, speed=speed, log=math.log10)
+    templates.filters.update(duration=text.duration, size=text.size, figures=text.figures)
+    templates.filters["log"] = math.log10
     templates.filters["ratio"] = lambda value: f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
-    templates.tests["sum_of_float32"] = sum_of_float32
     templates.globals.update(other=other, parts=parts)
     goals = yaml.safe_load((HERE / "goals.yaml").read_text())
     goals = [(goal, measured(goal, parts)) for goal in goals]

@@ -162,9 +162,7 @@ def text(run: Run, found: dict) -> Iterator[str]:
         yield f"{each['name']}: {right} of {len(each['operations'])} results right"
     for row in found["bandwidth"]:
         rate = f"  bus: {row.get('bus', 0) / 1e9:.2f} GB/s"
-        what = (
-            f"{row['operation']}, {row['dtype']}{', in place' * row['in_place']}, {row['method']}"
-        )
+        what = f"{row['operation']}, {row['dtype']}, {row['method']}"
         yield f"{size(row['bytes']):>8}  {row['median'] * 1e6:10.1f} us{rate}  {what}"
     if not found["training"]:
         yield "training: NOT RUN"
