@@ -189,8 +189,7 @@ def pack(archive: pathlib.Path, python: str) -> None:
     """Pack this commit, Horovod's source, and wheels for ``python``."""
     if subprocess.check_output(["git", "-C", ROOT, "status", "--porcelain"]):
         sys.exit("error: files differ from the commit; commit them first")
-    files = [each for each in (paths.REQUIREMENTS, paths.REQUIREMENTS_PLOTS) if each.exists()]
-    hashed = ["--require-hashes", *(word for file in files for word in ("-r", file))]
+    hashed = ["--require-hashes", "-r", paths.REQUIREMENTS]
     # NumPy comes with PyTorch
     needed = [each for each in framework.requirements((), None) if not each.startswith("numpy")]
     horovod = recipe.load("py-horovod")

@@ -11,7 +11,7 @@ import shutil
 import pytest
 import yaml
 
-from hvd.core import paths, schema
+from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.launch import batch, methods
 from hvd.model import environment, site
@@ -153,18 +153,6 @@ def test_what_is_no_mapping_is_refused(text, sites) -> None:
     with pytest.raises(HvdError, match="summit/site.yaml: "):
         site.load("summit")
     assert site.of("alpha-hvd").name == "alpha"  # another site may be wrong
-
-
-def test_a_record_is_checked_against_its_schema(tmp_path) -> None:
-    file, kind = tmp_path / "record.json", tmp_path / "schema.json"
-    kind.write_text('{"properties": {"a": {"type": "integer"}}, "required": ["a"]}')
-    schema.save_record(file, {"a": 1}, kind)
-    assert schema.load_record(file, kind) == {"a": 1} == schema.load(file, kind)
-    with pytest.raises(HvdError, match="record.json: a: 'x' is not of type"):
-        schema.save_record(file, {"a": "x"}, kind)
-    file.write_text("{")
-    with pytest.raises(HvdError, match="record.json"):
-        schema.load_record(file, kind)
 
 
 def test_names_that_are_not_there(sites) -> None:

@@ -56,9 +56,6 @@ class PipEngine:
 
         Returns:
             What the interpreter has; see :func:`hvd.host.externals.ask`.
-
-        Raises:
-            HvdError: something is missing, or the environment is that of another machine.
         """
         if self.environment.site:
             raise HvdError(
@@ -77,11 +74,7 @@ class PipEngine:
         return found
 
     def concretize(self, run: Run, found: Mapping[str, Any]) -> PipSolution:
-        """Fix version and variants; ``found`` is what :meth:`setup` returned.
-
-        Raises:
-            HvdError: the recipe refuses them, or the interpreter lacks what Horovod needs.
-        """
+        """Fix version and variants; ``found`` is what :meth:`setup` returned."""
         with run.step("py-horovod's recipe") as task:
             horovod = recipe.load(HOROVOD)
             library = externals.find_mpi(found)

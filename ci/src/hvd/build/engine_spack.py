@@ -30,11 +30,7 @@ _REPORTED = ("openmpi", "mpich", "intel-mpi", "gcc", "llvm", "cmake", "cuda", "n
 
 
 def locate(sources: Sources, task: Step) -> Spack:
-    """Find a Spack, or clone one, and say which on the line of ``task``.
-
-    Raises:
-        HvdError: none can be found.
-    """
+    """Find a Spack, or clone one, and say which on the line of ``task``."""
     spack = location.locate(sources, task.log)
     task.say(f"{spack.pair.name}: {paths.shorten(spack.root)}")
     return spack
@@ -71,9 +67,6 @@ class SpackEngine:
         """Solve the environment, unless nothing has changed since it was solved.
 
         ``found`` is what :meth:`setup` returned.
-
-        Raises:
-            HvdError: there is no solution, or not one that a site's packages allow.
         """
         environment, lockfile = self.environment, self.environment.lockfile
         if not environment.site:
@@ -101,20 +94,12 @@ class SpackEngine:
         return solved
 
     def solution(self) -> SpackSolution:
-        """The solution of the environment as it stands in its lock file.
-
-        Raises:
-            HvdError: the file is not one of Spack's.
-        """
+        """The solution of the environment as it stands in its lock file."""
         lockfile = self.environment.lockfile
         return SpackSolution(self, solution.read(lockfile.read_text(), paths.shorten(lockfile)))
 
     def _refuse_externals(self, found: Mapping[str, Any]) -> None:
-        """Say at once what Spack would say of this machine's externals after minutes.
-
-        Raises:
-            HvdError: the recipe refuses one of them, such as Open MPI 3.1.3.
-        """
+        """Say at once what Spack would say of this machine's externals after minutes."""
         library = externals.find_mpi(found)
         have = externals.specs(externals.packages(found, library))
         horovod = recipe.load(HOROVOD)
@@ -158,9 +143,6 @@ class SpackSolution:
         """Fetch what is to be built into the mirror, and install the environment.
 
         With a binary cache, install it from that alone.
-
-        Raises:
-            HvdError: this machine lacks what the environment takes from its site.
         """
         site_check.require_here(self.environment, self.specs)
         spack, directory = self.engine.spack, self.environment.directory
@@ -184,11 +166,7 @@ class SpackSolution:
                 task.cached()
 
     def record(self, task: Step) -> Tuple[Built, List[components.Component]]:
-        """The record of the build, and the packages that it consists of or was made with.
-
-        Raises:
-            HvdError: the activation has a change that no module can take back.
-        """
+        """The record of the build, and the packages that it consists of or was made with."""
         spack, directory = self.engine.spack, self.environment.directory
         found = spack.ask(directory, queries.BUILT, task.log)
         if found["other"]:

@@ -61,9 +61,6 @@ def run(environment: Environment, options: Options, last: str = "report") -> Out
 
     Returns:
         The results; all stages have passed.
-
-    Raises:
-        StageFailed: one did not; its error was shown, and the report written.
     """
     process.adopt_orphans()
     with lock.exclusive(paths.state() / "lock"):
@@ -135,11 +132,7 @@ def _record(run: Run, solution: Solution) -> Built:
 
 
 def _smoke(outcome: Outcome, found: Mapping[str, Any], ranks: int) -> None:
-    """Run the smoke test on what was built; ``found`` is what setup returned.
-
-    Raises:
-        HvdError: a check failed; all were run.
-    """
+    """Run the smoke test on what was built; ``found`` is what setup returned."""
     run, subject = outcome.run, outcome.built
     out = run.logs / "smoke" / "ranks"
     stamp.clear(out)

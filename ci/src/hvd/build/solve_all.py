@@ -97,4 +97,6 @@ def keep(names: List[str], options: Options, check: bool) -> None:
         shown = paths.shorten(file)
         changes += difflib.unified_diff(before, made.splitlines(), shown, "solved", lineterm="")
     if changes:
-        raise HvdError("\n".join(["solutions changed:", *changes]), "to accept them: ./hvd dev lock")
+        raise HvdError(
+            "\n".join(["solutions changed:", *changes]), "to accept them: ./hvd dev lock"
+        )

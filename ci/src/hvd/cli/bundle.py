@@ -40,8 +40,7 @@ def bundle(
     with bundles.gathering(destination) as directory:
         options = dataclasses.replace(options, engine="spack")
         spack = pipeline.run(environment, options, last="concretize").engine.spack
-        requirements = bundles.hashed(paths.REQUIREMENTS, paths.REQUIREMENTS_PLOTS)
-        groups = [(sys.executable, requirements)]
+        groups = [(sys.executable, bundles.hashed(paths.REQUIREMENTS))]
         # the pinned frameworks, unless the user or the site has others
         if not options.python and not environment.site:
             python = str(framework.place(environment.frameworks))

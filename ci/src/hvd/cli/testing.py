@@ -31,9 +31,6 @@ def run(require: str, arguments: List[str]) -> int:
     Args:
         require: comma-separated tiers in which a skip is a failure.
         arguments: further arguments of pytest.
-
-    Raises:
-        HvdError: an unknown tier.
     """
     for tier in filter(None, require.split(",")):
         if tier not in TIERS:

@@ -12,11 +12,7 @@ from hvd.core.errors import HvdError
 
 
 def write_atomically(path: pathlib.Path, content: bytes) -> None:
-    """Replace ``path`` by ``content`` such that no reader and no crash sees a part of it.
-
-    Raises:
-        HvdError: it cannot be written; the old file, if any, is left as it was.
-    """
+    """Replace ``path`` by ``content`` such that no reader and no crash sees a part of it."""
     # Not tempfile: its files are private to the user, a report is for the whole group.
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:

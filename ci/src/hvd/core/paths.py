@@ -1,9 +1,9 @@
 """The paths of everything.  ``./hvd`` writes below two directories.
 
 ``<checkout>/.hvd``, or what ``HVD_STATE`` names, belongs to this checkout: virtual environments,
-Spack's configuration and installations, logs, reports.  ``./hvd dev matrix`` gives each of its builds
-a directory of its own in this way.  ``${XDG_CACHE_HOME:-~/.cache}/hvd`` is shared by all checkouts
-of a user and holds what can be downloaded again: clones, sources, Spack's own caches.
+Spack's configuration and installations, logs, reports.  ``./hvd dev matrix`` gives each of its
+builds a directory of its own in this way.  ``${XDG_CACHE_HOME:-~/.cache}/hvd`` is shared by all
+checkouts of a user and holds what can be downloaded again: clones, sources, Spack's own caches.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ PACKAGES = ROOT / "packages"
 VERSIONS = ROOT / "ci" / "versions.yaml"
 #: What ``./hvd`` itself is run with; uv makes it, with a checksum for each file of each release.
 REQUIREMENTS = ROOT / "ci" / "requirements.txt"
-#: What its plots need.
-REQUIREMENTS_PLOTS = ROOT / "ci" / "requirements-plots.txt"
 
 
 def state() -> pathlib.Path:

@@ -75,9 +75,6 @@ def run(
         env: the whole environment; the caller's where None.
         timeout: limit in seconds; when it is reached the whole process tree is killed.
         check: raise on a non-zero exit status.
-
-    Raises:
-        CommandFailed: non-zero status (with ``check``), time-out, or no such program.
     """
     words = list(map(str, command))
     printable = redacted(shlex.join(words))

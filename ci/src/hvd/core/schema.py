@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import collections.abc
 import dataclasses
-import functools
-import json
 import pathlib
 import re
 from typing import Any, Dict, List, Literal, Optional, Type, TypeVar, get_args, get_origin
 
 import cattrs
-import jsonschema
 import yaml
 from cattrs.gen import make_dict_structure_fn, override
 
 from hvd.core.errors import HvdError, nearest
-from hvd.core.files import write_atomically
 from hvd.core.paths import shorten
 
 
@@ -53,42 +49,6 @@ def read(file: pathlib.Path) -> Any:
         raise HvdError(f"{shown}: line {line}: {error.problem}", "fix the YAML") from error
     except yaml.YAMLError as error:
         raise HvdError(f"{shown}: {error}", "fix the YAML") from error
-
-
-def load(file: pathlib.Path, schema: pathlib.Path) -> Dict[str, Any]:
-    """Return the content of the YAML ``file``, checked against the JSON ``schema``."""
-    data = read(file)
-    check(data, schema, file)
-    return data
-
-
-def load_record(file: pathlib.Path, schema: pathlib.Path) -> Dict[str, Any]:
-    """Return what :func:`save_record` wrote to the JSON ``file``."""
-    try:
-        data = json.loads(file.read_bytes())
-    except (OSError, ValueError) as error:
-        raise HvdError(f"{shorten(file)}: {error}", "restore it, or remove it") from error
-    check(data, schema, file)
-    return data
-
-
-def save_record(file: pathlib.Path, data: Dict[str, Any], schema: pathlib.Path) -> None:
-    """Write ``data`` to the JSON ``file`` atomically, keys sorted for small diffs."""
-    check(data, schema, file)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, f"{json.dumps(data, indent=1, sort_keys=True)}\n".encode())
-
-
-def check(data: Any, schema: pathlib.Path, file: pathlib.Path) -> None:
-    """Compare ``data``, which is from ``file``, with the JSON ``schema``."""
-    errors = sorted(_validator(schema).iter_errors(data), key=lambda error: error.json_path)
-    if errors:
-        raise _error(file, errors[0].json_path, errors[0].message, f"see {shorten(schema)}")
-
-
-@functools.cache
-def _validator(schema: pathlib.Path) -> jsonschema.Draft202012Validator:
-    return jsonschema.Draft202012Validator(json.loads(schema.read_text()))
 
 
 def structure(

@@ -72,7 +72,7 @@ else
     chmod -R u+w "$prefix"
     cat >"$prefix/env.sh" <<EOT
 # Source it before ./hvd: everything comes from this prefix, nothing from a network.
-export XDG_CACHE_HOME='$prefix/cache' MPLCONFIGDIR='$prefix/cache/matplotlib'
+export XDG_CACHE_HOME='$prefix/cache'
 export HVD_SPACK='$prefix/git/spack.git' HVD_PACKAGES='$prefix/git/packages.git'
 export PIP_CONFIG_FILE=/dev/null PIP_NO_INDEX=1 PIP_FIND_LINKS='$prefix/wheels'
 export PIP_DISABLE_PIP_VERSION_CHECK=1

@@ -29,9 +29,6 @@ def ensure(address: str, pin: Pin, destination: pathlib.Path, log: pathlib.Path)
 
     The clone is made beside ``destination`` and renamed when it is whole, so that a killed
     ``./hvd`` leaves none that looks ready.  A ``destination`` that exists is left alone.
-
-    Raises:
-        HvdError: the address cannot be reached or does not hold the commit.
     """
     if destination.is_dir():
         return
@@ -75,9 +72,6 @@ def references(address: str, *patterns: str) -> Dict[str, str]:
 
     Args:
         patterns: those to ask for, as ``git ls-remote`` takes them; none for all.
-
-    Raises:
-        HvdError: the address cannot be reached.
     """
     done = git("ls-remote", "--quiet", address, *patterns, within=pathlib.Path.cwd())
     if done.returncode != 0:

@@ -45,11 +45,7 @@ class File:
 
 
 def files(project: str) -> List[File]:
-    """Return every file of ``project`` that is not yanked, from all indexes of pip.
-
-    Raises:
-        HvdError: an index cannot be reached, or none has the project.
-    """
+    """Return every file of ``project`` that is not yanked, from all indexes of pip."""
     problems: List[str] = []
     found = [each for each, _ in _offered(pip_settings(), project, problems) if not each.yanked]
     # an index that is down must not pass for one without news
@@ -60,11 +56,7 @@ def files(project: str) -> List[File]:
 
 @functools.lru_cache(None)
 def wheels(project: str) -> Tuple[Tuple[Version, FrozenSet[Tag]], ...]:
-    """Return version and tags of each wheel of ``project``, from all that pip is configured for.
-
-    Raises:
-        HvdError: an index cannot be reached, or none has the project.
-    """
+    """Return version and tags of each wheel of ``project`` that pip can find."""
     links = pip_settings().get("find-links", "").split()
     local = [file for link in links for file, _ in _local(link)]
     found = []
@@ -77,11 +69,7 @@ def wheels(project: str) -> Tuple[Tuple[Version, FrozenSet[Tag]], ...]:
 
 
 def fetch(project: str, filename: str, sha256: str, destination: pathlib.Path) -> None:
-    """Download ``filename`` of ``project`` to ``destination``, whole or not at all.
-
-    Raises:
-        HvdError: no index has the file with the checksum ``sha256``.
-    """
+    """Download ``filename`` of ``project`` to ``destination``, whole or not at all."""
     settings, problems = pip_settings(), []
     links = [_local(link) for link in settings.get("find-links", "").split()]
     wanted = _normal(filename)

@@ -14,11 +14,7 @@ from hvd.model.recipe import Recipe
 
 
 def sdist(recipe: Recipe, version: str) -> pathlib.Path:
-    """The sdist of ``version`` in the cache, checked against the recipe's sha256.
-
-    Raises:
-        HvdError: no index has it.
-    """
+    """The sdist of ``version`` in the cache, checked against the recipe's sha256."""
     sha256 = recipe.versions()[version]
     path = paths.cache() / "sources" / "pip" / f"horovod-{version}.tar.gz"
     if not path.is_file() or python_index.digest(path) != sha256:
@@ -42,11 +38,7 @@ def unpack(archive: pathlib.Path, directory: pathlib.Path) -> pathlib.Path:
 
 
 def patch(tree: pathlib.Path, patches: Iterable[pathlib.Path], log: pathlib.Path) -> None:
-    """Apply ``patches`` to ``tree``, in order.
-
-    Raises:
-        CommandFailed: one does not apply; the tree is then of no use.
-    """
+    """Apply ``patches`` to ``tree``, in order."""
     # git must not take a checkout around the tree for the tree to patch
     environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(tree.parent)}
     for path in patches:

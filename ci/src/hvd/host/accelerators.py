@@ -23,11 +23,7 @@ class Library:
 
 
 def cuda() -> Library:
-    """Return the CUDA toolkit of ``$CUDA_HOME``, or else of ``nvcc`` on PATH.
-
-    Raises:
-        HvdError: there is none.
-    """
+    """Return the CUDA toolkit of ``$CUDA_HOME``, or else of ``nvcc`` on PATH."""
     home = os.environ.get("CUDA_HOME")
     nvcc = os.path.join(home, "bin", "nvcc") if home else shutil.which("nvcc")
     if not nvcc or not os.access(nvcc, os.X_OK):
@@ -53,9 +49,6 @@ def nccl(site_packages: pathlib.Path, scratch: pathlib.Path) -> Library:
         site_packages: of the interpreter with the framework.
         scratch: directory to make, as a prefix for a linker: a wheel has ``libnccl.so.2``
             alone.
-
-    Raises:
-        HvdError: there is none.
     """
     home = os.environ.get("NCCL_HOME")
     prefix = pathlib.Path(home) if home else site_packages / "nvidia" / "nccl"
@@ -77,9 +70,6 @@ def rocm() -> Dict[str, Library]:
     """Return HIP, its Clang and RCCL, by Spack's names: those of ``hipcc`` on PATH.
 
     The prefix of Clang is from ``$HIPCXX``, CMake's variable for the compiler, where that is set.
-
-    Raises:
-        HvdError: one of them is missing.
     """
     hipcc = shutil.which("hipcc")
     if not hipcc:
@@ -118,9 +108,6 @@ def ccl(prefix: pathlib.Path, scratch: pathlib.Path) -> Library:
         prefix: of the interpreter with the framework.
         scratch: directory to make, as a prefix of the usual layout: the wheels have the build for
             CPUs in ``include/cpu`` and ``lib/cpu``.
-
-    Raises:
-        HvdError: there is none.
     """
     root = os.environ.get("CCL_ROOT")
     if root:

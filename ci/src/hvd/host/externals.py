@@ -63,11 +63,7 @@ _TIMEOUT = 300
 
 
 def ask(python: str, environment: Optional[Mapping[str, str]] = None) -> Dict[str, Any]:
-    """Return what the interpreter ``python`` has, as ``hvd.host.interpreter`` prints it.
-
-    Raises:
-        HvdError: no such interpreter, or a framework that cannot be imported.
-    """
+    """Return what the interpreter ``python`` has, as ``hvd.host.interpreter`` prints it."""
     command = [python, "-s", pathlib.Path(interpreter.__file__)]
     try:
         done = subprocess.run(
@@ -137,9 +133,6 @@ def packages(
     Args:
         mpi: the MPI to declare as well.
         arch: appended to every external's spec: ``"os=sles15 target=zen3"``.
-
-    Raises:
-        HvdError: the interpreter has no headers, so that nothing can be built for it.
     """
     python = found["python"]
     if not python["header"]:
@@ -173,11 +166,7 @@ def packages(
 
 
 def for_site(found: Mapping[str, Any], environment: Environment) -> Dict[str, Any]:
-    """Return what :func:`packages` does, to replace the site's own, and with the site's MPI.
-
-    Raises:
-        HvdError: the environment is not one of a site.
-    """
+    """Return what :func:`packages` does, to replace the site's own, and with the site's MPI."""
     if not environment.site:
         raise HvdError(
             f"{environment.name} takes what ./hvd finds on this machine",
@@ -196,11 +185,7 @@ def stack(found: Mapping[str, Any]) -> str:
 
 
 def write(section: Mapping[str, Any], scope: pathlib.Path, origin: str) -> None:
-    """Write ``section`` as a configuration file, whole or not at all.
-
-    Raises:
-        HvdError: the file exists and is not from this function.
-    """
+    """Write ``section`` as a configuration file, whole or not at all."""
     if scope.exists() and not scope.read_text().startswith(_MARK):
         raise HvdError(
             f"{scope} was not written by ./hvd externals",

@@ -31,11 +31,7 @@ _TIMEOUT = 3600
 
 
 def requirements(frameworks: Iterable[str], system_mpi: Optional[Mpi]) -> List[str]:
-    """Return the PEP 508 requirements of the virtual environment, from ``ci/versions.yaml``.
-
-    Raises:
-        HvdError: no version of one of the ``frameworks`` is pinned.
-    """
+    """Return the PEP 508 requirements of the virtual environment, from ``ci/versions.yaml``."""
     framework = pinned().framework
     wanted = merged(chosen.requirements for chosen in framework.chosen(frameworks))
     if system_mpi is None:
@@ -59,11 +55,7 @@ def _distribution(requirement: str) -> str:
 
 
 def interpreter(frameworks: Iterable[str]) -> str:
-    """Return a Python that the pinned ``frameworks`` have wheels for.
-
-    Raises:
-        HvdError: PATH has none.
-    """
+    """Return a Python that the pinned ``frameworks`` have wheels for."""
     supported = SpecifierSet()
     for chosen in pinned().framework.chosen(frameworks):
         supported &= SpecifierSet(chosen.python)
@@ -164,9 +156,6 @@ def beside(python: str, directory: pathlib.Path, log: pathlib.Path) -> Tuple[str
 
     Returns:
         Its interpreter, or ``python`` if nothing is missing; and what was missing.
-
-    Raises:
-        CommandFailed: pip cannot install it.
     """
     found = externals.ask(python)
     there = set(found["distributions"])

@@ -77,9 +77,6 @@ def architecture_flags(target: str) -> str:
 
     Args:
         target: archspec's name of it.
-
-    Raises:
-        HvdError: archspec does not know it.
     """
     if target not in archspec.cpu.TARGETS:
         raise HvdError(

@@ -61,9 +61,6 @@ def find(path: Optional[str] = None) -> Optional[Mpi]:
 
     An ``mpirun`` without an ``mpicxx`` beside it can run programs but build none, and is
     passed over.
-
-    Raises:
-        HvdError: there is one, but of an unknown kind.
     """
     unknown: List[str] = []
     for directory in (path if path is not None else search_path()).split(os.pathsep):

@@ -58,11 +58,7 @@ class Skipped(HvdError):
 
 
 def run(matrix: Matrix, cell: Cell, options: Options, keep: Callable[[Result], None]) -> Result:
-    """Build and test a cell, and ``keep`` its result as soon as there is one.
-
-    Raises:
-        Skipped: what it needs cannot be installed here.
-    """
+    """Build and test a cell, and ``keep`` its result as soon as there is one."""
     begin = time.monotonic()
     attempt = Attempt(matrix, cell, options)
     attempt.log.write_bytes(b"")

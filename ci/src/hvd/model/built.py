@@ -173,10 +173,6 @@ def find(environment: str, engine: str = "auto") -> Built:
 
     Args:
         engine: ``spack`` or ``pip``; ``auto`` for the one that is there, Spack's first.
-
-    Raises:
-        HvdError: there is no such environment, it has not been built, or another version of
-            ./hvd wrote the record.
     """
     environments.load(environment)
     engines = ENGINES if engine == "auto" else [engine]
@@ -204,11 +200,7 @@ def digest(environment: Environment, engine: str) -> str:
 
 
 def find_current(environment: str, engine: str = "auto") -> Built:
-    """Read the record of ``environment``, as :func:`find` does, of a build that still holds.
-
-    Raises:
-        HvdError: as :func:`find`; or it is gone, or out of date.
-    """
+    """Read the record of ``environment``, as :func:`find` does, of a build that still holds."""
     found = find(environment, engine)
     problem = ""
     if digest(environments.load(environment), found.engine) != found.digest:

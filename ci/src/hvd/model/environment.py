@@ -55,11 +55,7 @@ class Environment:
 
     @property
     def root(self) -> Spec:
-        """The root spec of Horovod.
-
-        Raises:
-            HvdError: there is none.
-        """
+        """The root spec of Horovod."""
         for text in self.specs:
             if _names_horovod(text):
                 return specs.parse(text, strict=False)

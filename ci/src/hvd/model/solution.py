@@ -46,9 +46,6 @@ def read(text: str, name: str) -> Dict[str, Any]:
 
     Args:
         name: the file's, for the error.
-
-    Raises:
-        HvdError: it is no lock file.
     """
     try:
         specs = json.loads(text)["concrete_specs"]

@@ -55,11 +55,7 @@ class Framework:
     cmake: str
 
     def chosen(self, frameworks: Iterable[str]) -> List[RequirementSet]:
-        """Return the sets for ``frameworks``, in the order of the file.
-
-        Raises:
-            HvdError: one of them has no set.
-        """
+        """Return the sets for ``frameworks``, in the order of the file."""
         wanted = {ALL, *frameworks}
         unknown = sorted(wanted - set(self.sets))
         if unknown:
@@ -98,11 +94,7 @@ class Versions:
     debian: Mapping[str, Tuple[str, ...]]
 
     def pair(self, name: str) -> Pair:
-        """Return the pair called ``name``.
-
-        Raises:
-            HvdError: there is none.
-        """
+        """Return the pair called ``name``."""
         for pair in self.pairs:
             if pair.name == name:
                 return pair
@@ -117,11 +109,7 @@ class Versions:
 
 
 def load(path: pathlib.Path = VERSIONS) -> Versions:
-    """Read ``ci/versions.yaml``.
-
-    Raises:
-        HvdError: it lacks a key, or is not YAML; names file and key.
-    """
+    """Read ``ci/versions.yaml``."""
     return schema.structure(Versions, schema.read(path), path, "see the comments in the file")
 
 

@@ -41,9 +41,6 @@ def locate(sources: Sources, log: pathlib.Path) -> Spack:
 
     In this order: the one that the user names; ``$SPACK_ROOT`` and ``spack`` on PATH where their
     version is supported; the pinned pair in the cache; the pinned pair from its address.
-
-    Raises:
-        HvdError: none is found, or the one that the user names is not supported.
     """
     root = packages = None
     if sources.spack:

@@ -63,11 +63,7 @@ def architecture(root: str) -> Dict[str, str]:
 
 
 def require(environment: Environment, specs: Mapping[str, Dict[str, Any]]) -> None:
-    """Refuse a solution that is not the site's; arguments as for :func:`problems`.
-
-    Raises:
-        HvdError: it is not.
-    """
+    """Refuse a solution that is not the site's; arguments as for :func:`problems`."""
     found = problems(environment, specs)
     if found:
         raise HvdError(
@@ -114,9 +110,6 @@ def require_here(environment: Environment, specs: Mapping[str, Dict[str, Any]]) 
     """Say what of its site the environment takes and this machine lacks.
 
     Spack's word for it is a traceback: "cannot locate the 'python' command in ...".
-
-    Raises:
-        HvdError: something is not here.
     """
     taken = {
         f"{spec['name']}@{spec['version']}": spec["external"].get("path") or ""

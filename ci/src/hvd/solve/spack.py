@@ -138,11 +138,7 @@ class Spack:
         write_atomically(paths.state() / "setup-env.sh", self._setup_script().encode())
 
     def find_tools(self, log: pathlib.Path, first: List[pathlib.Path]) -> None:
-        """Let Spack find the compilers and build tools of this machine.
-
-        Raises:
-            HvdError: there is no C++ compiler.
-        """
+        """Let Spack find the compilers and build tools of this machine."""
         scope = self.scope / "packages.yaml"
         scope.unlink(missing_ok=True)
         # elsewhere are those of several emulated processors
@@ -222,9 +218,6 @@ class Spack:
             local: with this machine's compilers and build tools, and none built; a site's
                 environment names its own.
             fresh: take nothing from Spack's own cache of solutions.
-
-        Raises:
-            CommandFailed: there is no solution; the log says why.
         """
         scope = ("-C", self._tools) if local else ()
         known = self.ask(environment, queries.PRUNE, log, options=scope)
