@@ -144,8 +144,8 @@ def test_a_bad_environment_names_file_and_key(tmp_path, monkeypatch, text, key):
     [
         ("", "versions.yaml"),
         ("[]", "versions.yaml"),
-        ("pairs: []", "key 'git'"),
-        ("git: {}\npairs: [{name: x}]", r"key 'pairs\[0\].spack'"),
+        ("pairs: []", "git: missing"),
+        ("git: {}\npairs: [{name: x}]", r"pairs\[0\].spack: missing"),
     ],
 )
 def test_bad_pins_name_file_and_key(tmp_path, text, key):

@@ -103,7 +103,9 @@ def test_what_makes_a_result_stale(monkeypatch):
     assert made.result(TORCH, **cuda).stale(matrix, TORCH) == []
 
     # a patch for another release is no matter
-    left = tuple(d for d in py_horovod.directives if "cxx-standard.patch" not in d.arguments)
+    left = tuple(
+        d for d in py_horovod.directives if "patches/cxx-standard.patch" not in d.arguments
+    )
     without = dataclasses.replace(py_horovod, directives=left)
     monkeypatch.setattr(cells, "horovod", lambda: without)
     assert known[TORCH].stale(matrix, TORCH) == ["patches"]

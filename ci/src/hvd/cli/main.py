@@ -86,6 +86,9 @@ def _call(arguments: Optional[List[str]]) -> int:
             cited = yaml.safe_load((paths.ROOT / "CITATION.cff").read_text())
             print(f"hvd {cited['version']} {clone.commit(paths.ROOT)[:12]}".strip())
         else:
+            # ./hvd site makes it
+            if words[:1] != ["site"]:
+                paths.require_environments()
             application(words)(args=words, prog_name="./hvd")
     except StageFailed as failure:
         return failure.status

@@ -41,9 +41,14 @@ def environments() -> List[pathlib.Path]:
     A centre's own directory, which ``HVD_SITES`` names, comes before the checkout's.
     """
     outside = os.environ.get(SITES_VARIABLE)
-    if outside and not os.path.isdir(outside):
-        raise HvdError(f"{SITES_VARIABLE}: {outside} is not a directory", "correct or unset it")
     return [*([pathlib.Path(outside).absolute()] if outside else []), ENVIRONMENTS]
+
+
+def require_environments() -> None:
+    """Refuse a centre's directory that is not there."""
+    for each in environments():
+        if not each.is_dir():
+            raise HvdError(f"{SITES_VARIABLE}: {each} is not a directory", "correct or unset it")
 
 
 def cache() -> pathlib.Path:
