@@ -8,12 +8,12 @@ import tempfile
 import yaml
 
 from benchmarks.page import file, seconds, spread
-from hvd.build import engine_spack, solve_all
-from hvd.build.engine_pip import PipEngine
-from hvd.build.engine_spack import SpackEngine
-from hvd.build.pipeline import Options
 from hvd.core import lock, paths
 from hvd.core.run import Run
+from hvd.engines import engine_spack, solve_all
+from hvd.engines.engine_pip import PipEngine
+from hvd.engines.engine_spack import SpackEngine
+from hvd.engines.pipeline import Options
 from hvd.host import machine
 from hvd.model import environment
 from hvd.solve.spack import BUILTIN, UNCACHED

@@ -33,12 +33,12 @@ if pathlib.Path(sys.prefix).resolve() != PYTHON.parents[1].resolve():
 sys.path[:0] = [str(ROOT / "ci" / "src"), str(ROOT)]
 
 from benchmarks import collectives  # noqa: E402
-from hvd.build import pipeline  # noqa: E402
-from hvd.build.engine_pip import PipEngine  # noqa: E402
 from hvd.core import console, lock, paths, process, stamp  # noqa: E402
 from hvd.core.errors import HvdError  # noqa: E402
 from hvd.core.files import write_atomically  # noqa: E402
 from hvd.core.run import Run, StageFailed  # noqa: E402
+from hvd.engines import pipeline  # noqa: E402
+from hvd.engines.engine_pip import PipEngine  # noqa: E402
 from hvd.fetch import clone, source  # noqa: E402
 from hvd.host import framework, machine  # noqa: E402
 from hvd.model import built, environment, recipe  # noqa: E402

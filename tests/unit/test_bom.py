@@ -8,9 +8,9 @@ import cyclonedx.schema._res
 import jsonschema
 import referencing.jsonschema
 
-from hvd.build import bom, components
-from hvd.build.components import Component
 from hvd.core import paths
+from hvd.engines import bom, components
+from hvd.engines.components import Component
 from hvd.model import recipe, specs
 from tests.unit.test_kept import LOCK, spec
 

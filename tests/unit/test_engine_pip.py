@@ -9,11 +9,11 @@ import venv
 
 import pytest
 
-from hvd.build import engine_pip
-from hvd.build.engine_pip import PipEngine, PipSolution
 from hvd.core import paths, process, stamp
 from hvd.core.errors import HvdError
 from hvd.core.run import Run, StageFailed
+from hvd.engines import engine_pip
+from hvd.engines.engine_pip import PipEngine, PipSolution
 from hvd.fetch import source
 from hvd.host import accelerators
 from hvd.host.accelerators import Library

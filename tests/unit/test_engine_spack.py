@@ -12,10 +12,10 @@ import sys
 import pytest
 import yaml
 
-from hvd.build.engine_spack import SpackEngine, pair_of
 from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.core.run import Run, StageFailed
+from hvd.engines.engine_spack import SpackEngine, pair_of
 from hvd.fetch import clone
 from hvd.host import externals, framework
 from hvd.host.mpi import Mpi

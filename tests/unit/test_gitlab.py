@@ -6,9 +6,9 @@ import types
 import pytest
 import yaml
 
-from hvd.build.pipeline import Options
 from hvd.ci import gitlab
 from hvd.core.errors import HvdError
+from hvd.engines.pipeline import Options
 from hvd.model import environment
 
 PARENT = {"job": "generate: [one]", "pipeline": "77"}

@@ -6,12 +6,12 @@ import dataclasses
 
 import pytest
 
-from hvd.build import components, engine_spack, pipeline
-from hvd.build.engine_spack import SpackEngine
-from hvd.build.pipeline import Options
 from hvd.core import lock, paths
 from hvd.core.errors import HvdError
 from hvd.core.run import StageFailed
+from hvd.engines import components, engine_spack, pipeline
+from hvd.engines.engine_spack import SpackEngine
+from hvd.engines.pipeline import Options
 from hvd.model import built, environment
 from hvd.model.solution import DagNode
 from hvd.report import RunReport
@@ -74,6 +74,9 @@ class Solution:
 
     def dag(self):
         return [DagNode("py-horovod", "0.28.1")]
+
+    def tree(self, log):
+        return "py-horovod@0.28.1"
 
 
 @pytest.fixture(autouse=True)

@@ -130,6 +130,6 @@ def test_mails_for_upstream_make_what_the_recipe_makes(horovod_tree, tmp_path, m
     patched = horovod_tree("0.28.1", "+ddl+nccl+cuda+rocm")
     known = recipe.load("py-horovod")
     for name in patches("For Horovod"):
-        text = (known.directory / name).read_text()
+        text = (known.directory / "patches" / name).read_text()
         for file in re.findall(r"^\+\+\+ b/((?!third_party/)\S+)", text, re.MULTILINE):
             assert (origin / file).read_bytes() == (patched / file).read_bytes(), file

@@ -4,11 +4,11 @@ import shutil
 
 import pytest
 
-from hvd.build import engine_spack, solve_all
-from hvd.build.pipeline import Options
 from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.core.run import StageFailed
+from hvd.engines import engine_spack, solve_all
+from hvd.engines.pipeline import Options
 from hvd.model import environment
 from hvd.solve import kept
 from tests.unit.building import fake_spack, site_solution

@@ -9,12 +9,12 @@ import shlex
 import sys
 from typing import Optional
 
-from hvd.build import pipeline
-from hvd.build.pipeline import Options
 from hvd.cli.common import SOURCES, EnvironmentArgument, SpecOption, chosen, option, takes
 from hvd.core import console, lock, paths, process
 from hvd.core.run import Run
 from hvd.deliver import bundle as bundles
+from hvd.engines import pipeline
+from hvd.engines.pipeline import Options
 from hvd.host import framework
 
 

@@ -6,13 +6,13 @@ import dataclasses
 
 import typer
 
-from hvd.build import engine_spack, pipeline
-from hvd.build.engine_spack import pair_of
-from hvd.build.pipeline import Options
 from hvd.cli.common import SOURCES, EnvironmentArgument, SpecOption, chosen, flag, option, takes
 from hvd.core import lock, paths, process
 from hvd.core.run import Run
 from hvd.deliver import cache
+from hvd.engines import engine_spack, pipeline
+from hvd.engines.engine_spack import pair_of
+from hvd.engines.pipeline import Options
 from hvd.host import machine
 from hvd.model import built, environment
 

@@ -8,11 +8,11 @@ import json
 
 import typer
 
-from hvd.build.pipeline import Options
 from hvd.ci import gitlab
 from hvd.ci import sites as site_ages
 from hvd.cli.common import SOURCES, option, takes
 from hvd.core import console, paths
+from hvd.engines.pipeline import Options
 from hvd.model import environment
 from hvd.model.versions import pinned
 

@@ -9,10 +9,10 @@ from typing import Any, Callable, Dict, Tuple, get_type_hints
 
 import typer
 
-from hvd.build.pipeline import Options
 from hvd.core import console
 from hvd.core.errors import HvdError
 from hvd.core.run import StageFailed
+from hvd.engines.pipeline import Options
 from hvd.host import machine
 from hvd.model import environment, recipe, specs
 from hvd.model.environment import HOROVOD, Environment

@@ -8,7 +8,6 @@ import shlex
 import sys
 from typing import Optional
 
-from hvd.build import components
 from hvd.cli.common import BuiltArgument, BuiltByOption, EngineName, flag, option
 from hvd.core import console, paths
 from hvd.core.errors import HvdError
@@ -16,6 +15,7 @@ from hvd.deliver import activation, modulefile
 from hvd.deliver import kernel as kernels
 from hvd.deliver import publish as publication
 from hvd.deliver import wheel as wheels
+from hvd.engines import components
 from hvd.fetch import python_index
 from hvd.launch.start import callers
 from hvd.model import built, environment, site

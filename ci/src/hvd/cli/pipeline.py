@@ -9,11 +9,11 @@ from typing import Callable, List, Optional
 
 import typer
 
-from hvd.build import pipeline, solve_all
-from hvd.build.pipeline import Options
 from hvd.cli.common import ALL, EnvironmentArgument, JsonOption, SpecOption, chosen, flag, takes
 from hvd.core import console, paths
 from hvd.core.errors import HvdError
+from hvd.engines import pipeline, solve_all
+from hvd.engines.pipeline import Options
 from hvd.model import environment
 from hvd.model.versions import pinned
 

@@ -10,10 +10,10 @@ from typing import Iterator, List, Tuple
 import rich.markup
 import typer
 
-from hvd.build.pipeline import Options
 from hvd.cli.common import option, takes
 from hvd.core import console, lock, paths
 from hvd.core.steps import Step
+from hvd.engines.pipeline import Options
 from hvd.launch.start import callers
 from hvd.model import site
 from hvd.solve import location

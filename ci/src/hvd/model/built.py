@@ -133,7 +133,7 @@ class Built:
 
     @property
     def case(self) -> str:
-        """The case of a site's fabric that its operations belong to; see ``site.schema.json``."""
+        """The case of a site's fabric that its operations belong to; see `hvd.model.site`."""
         if not self.gpu:
             return "cpu"
         if "nccl" in self.operations:

@@ -12,11 +12,11 @@ import pathlib
 import shutil
 from typing import Any, Collection, Dict, List, Mapping, Optional, Tuple
 
-from hvd.build import components
 from hvd.core import paths, process, stamp
 from hvd.core.errors import HvdError
 from hvd.core.run import Run
 from hvd.core.steps import Step
+from hvd.engines import components
 from hvd.fetch import source
 from hvd.host import accelerators, externals, framework, machine, mpi
 from hvd.host.accelerators import Library
@@ -260,6 +260,10 @@ class PipSolution:
             DagNode(name, spec.versions, external=True, prefix=prefixes.get(name, ""))
             for name, spec in self.spec.dependencies.items()
         ]
+
+    def tree(self, log: pathlib.Path) -> str:
+        """The nodes of `dag`, one a line."""
+        return "\n".join(f"{node.name}@{node.version}" for node in self.dag())
 
     @property
     def _distributions(self) -> Dict[str, Any]:

@@ -5,25 +5,62 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import shutil
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Protocol, Tuple
 
-from hvd.build import components, engine_spack
-from hvd.build.engine_pip import PipEngine, PipSolution
-from hvd.build.engine_spack import SpackEngine, SpackSolution
 from hvd.core import check, console, lock, paths, process, stamp
 from hvd.core.errors import HvdError
 from hvd.core.run import Run
+from hvd.core.steps import Step
 from hvd.deliver.cache import Cache
+from hvd.engines import components, engine_spack
+from hvd.engines.engine_pip import PipEngine
+from hvd.engines.engine_spack import SpackEngine
 from hvd.host import machine
 from hvd.model import built
 from hvd.model.built import Built
 from hvd.model.environment import Environment
+from hvd.model.solution import DagNode
 from hvd.report import report_stage
 from hvd.smoke.run import Check, Target, smoke_plan
 from hvd.solve.location import Sources
 
-Engine = Union[SpackEngine, PipEngine]
-Solution = Union[SpackSolution, PipSolution]
+
+class Solution(Protocol):
+    """A Horovod whose version, variants and dependencies are fixed."""
+
+    engine: Engine
+
+    def build(self, run: Run) -> None:
+        """Build and install it, unless that was done from the same."""
+
+    def record(self, task: Step) -> Tuple[Built, List[components.Component]]:
+        """Return the record of the build, and the parts that it consists of."""
+
+    def versions(self) -> Dict[str, str]:
+        """Return the versions that the report names."""
+
+    def dag(self) -> List[DagNode]:
+        """Return the packages as nodes."""
+
+    def tree(self, log: pathlib.Path) -> str:
+        """Return the packages as lines for people."""
+
+
+class Engine(Protocol):
+    """What builds an environment: `SpackEngine` or `PipEngine`."""
+
+    name: str
+
+    def setup(self, run: Run) -> Mapping[str, Any]:
+        """Find what this machine has; see :func:`hvd.host.externals.ask`."""
+
+    def concretize(self, run: Run, found: Mapping[str, Any]) -> Solution:
+        """Fix version, variants and dependencies; ``found`` is what `setup` returned."""
+
+    def commits(self) -> Dict[str, str]:
+        """Return the commits of what builds, by name."""
+
+
 #: Seconds that one launch of the smoke test may take.
 SMOKE_TIMEOUT = 180.0
 #: How much longer, where programs are emulated; TensorFlow and its Keras need most of it.
@@ -123,7 +160,7 @@ def _record(run: Run, solution: Solution) -> Built:
         task.say(paths.shorten(built.save(done)))
     with run.step("bill of materials") as task:
         # its library takes a while to import, which the other commands need not spend
-        from hvd.build import bom
+        from hvd.engines import bom
 
         commits = components.commits(solution.engine.commits())
         path = bom.write(done.environment, done.engine, done.version, found, commits)
@@ -186,18 +223,9 @@ def _report(outcome: Outcome, environment: Environment) -> None:
             "engine": run.engine,
             "specs": environment.specs,
             "versions": solution.versions() if solution else {},
-            "tree": _tree(run, solution) if solution else "",
+            "tree": solution.tree(run.logs / "report" / "spec.log") if solution else "",
             "commits": components.commits(solution.engine.commits()) if solution else {},
             "bom": str(components.file(done.environment, done.engine)) if done else "",
             "checks": outcome.checks,
         },
     )
-
-
-def _tree(run: Run, solution: Solution) -> str:
-    """Return the packages of a solution as Spack prints them; with pip, a line for each."""
-    if not isinstance(solution, SpackSolution):
-        return "\n".join(f"{node.name}@{node.version}" for node in solution.dag())
-    log = run.logs / "report" / "spec.log"
-    words = ("-e", solution.environment.directory, "spec", "--long")
-    return solution.engine.spack.run(*words, log=log, timeout=300, check=False).output

@@ -16,9 +16,9 @@ from cyclonedx.model.bom import Bom
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
-from hvd.build.components import Component, file
 from hvd.core import paths
 from hvd.core.files import write_atomically
+from hvd.engines.components import Component, file
 from hvd.fetch import python_index
 from hvd.fetch.mirror import DISTRIBUTION
 

@@ -6,13 +6,13 @@ import dataclasses
 import pathlib
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from hvd.build import components
 from hvd.core import paths, stamp
 from hvd.core.errors import HvdError
 from hvd.core.run import Run
 from hvd.core.steps import Step
 from hvd.deliver import cache
 from hvd.deliver.cache import Cache
+from hvd.engines import components
 from hvd.fetch import clone
 from hvd.host import externals, framework
 from hvd.model import recipe, solution
@@ -205,6 +205,11 @@ class SpackSolution:
     def dag(self) -> List[DagNode]:
         """The concrete specs as nodes."""
         return solution.nodes(self.specs)
+
+    def tree(self, log: pathlib.Path) -> str:
+        """The solution as Spack prints it."""
+        words = ("-e", self.environment.directory, "spec", "--long")
+        return self.engine.spack.run(*words, log=log, timeout=300, check=False).output
 
 
 def pair_of(environment: Environment) -> str:
