@@ -71,23 +71,6 @@ def test_a_cell_has_what_the_recipe_declares_and_nothing_more():
     assert "torch==2.13.0" in matrix.requirements(TORCH)
 
 
-@pytest.mark.parametrize(
-    ("cell", "spec"),
-    [
-        (TORCH, "+mpi+gloo ~rocm ~cuda frameworks:=pytorch ^cmake@3.31.10"),
-        (Cell("pytorch-2.13", compiler="clang-14", target="power9le"),
-         "+mpi+gloo ~rocm ~cuda target=power9le frameworks:=pytorch %llvm@14 ^cmake@3.31.10"),
-        (Cell("tensorflow-rocm-2.14", operations="rocm-7.2"),
-         "+mpi+gloo +nccl+rocm amdgpu_target=gfx90a,gfx942 ~cuda frameworks:=tensorflow "
-         "^cmake@3.31.10"),
-        (Cell("ray-2", controllers="gloo", mpi="none", cmake="cmake-4"),
-         "~mpi+gloo ~rocm ~cuda frameworks:=tensorflow,ray ^cmake@4.4.4"),
-    ],
-)  # fmt: skip
-def test_the_spec_of_a_cell(cell, spec):
-    assert f"{matrix.spec(cell)} {matrix.tools(cell)}" == f"py-horovod@0.28.1 {spec}"
-
-
 def test_what_makes_a_result_stale(monkeypatch):
     known = {each: made.result(each) for each in (TORCH, OLD)}
     assert [each.stale(matrix, cell) for cell, each in known.items()] == [[], []]
