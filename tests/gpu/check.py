@@ -42,6 +42,7 @@ from hvd.engines.engine_pip import PipEngine  # noqa: E402
 from hvd.fetch import clone, source  # noqa: E402
 from hvd.host import framework, machine  # noqa: E402
 from hvd.model import built, environment, recipe  # noqa: E402
+from hvd.model.versions import pinned  # noqa: E402
 from hvd.report.text import duration, size  # noqa: E402
 from hvd.smoke.launch import Target, launchers  # noqa: E402
 from hvd.smoke.run import check_build_items, run_launcher  # noqa: E402
@@ -190,8 +191,9 @@ def pack(archive: pathlib.Path, python: str) -> None:
     if subprocess.check_output(["git", "-C", ROOT, "status", "--porcelain"]):
         sys.exit("error: files differ from the commit; commit them first")
     hashed = ["--require-hashes", "-r", paths.REQUIREMENTS]
-    # NumPy comes with PyTorch
-    needed = [each for each in framework.requirements((), None) if not each.startswith("numpy")]
+    needed = [pinned().framework.cmake, *framework.requirements((), None)]
+    # that one comes with PyTorch
+    needed = [each for each in dict.fromkeys(needed) if not each.startswith("numpy")]
     horovod = recipe.load("py-horovod")
     sdist = source.sdist(horovod, next(iter(horovod.versions())))
     with tempfile.TemporaryDirectory() as scratch:
@@ -214,7 +216,7 @@ def pack(archive: pathlib.Path, python: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--python", default="python3", help="the one with PyTorch for CUDA")
-    parser.add_argument("--pack", type=pathlib.Path, metavar="FILE.tar", help="pack all of it")
+    parser.add_argument("--pack", type=pathlib.Path, metavar="FILE.tar", help="make a kit")
     parser.add_argument("--limit", type=float, default=12, help="minutes, with the build")
     file = paths.state() / "reports" / "gpu-check.json"
     parser.add_argument("--report", type=pathlib.Path, default=file)
