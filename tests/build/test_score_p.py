@@ -2,14 +2,13 @@
 
 import os
 import shutil
-import subprocess
 import sys
 
 import pytest
 
 from hvd.core import paths
 from tests import needs
-from tests.checkout import script
+from tests.checkout import run, script
 
 pytestmark = needs.programs("c++", "cc", "cmake", "make")
 
@@ -34,18 +33,11 @@ def test_the_wrappers_are_off_for_configuring_and_on_for_building(horovod_tree, 
     for name, compiler in (("scorep-gcc", "cc"), ("scorep-g++", "c++")):
         line = f'echo "$SCOREP_WRAPPER|$SCOREP_WRAPPER_INSTRUMENTER_FLAGS|$*" >> {calls}'
         script(tmp_path / "bin" / name, line, f'exec {shutil.which(compiler)} "$@"')
-    environ = {
-        **{key: value for key, value in os.environ.items() if not key.startswith("HOROVOD_")},
-        "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
-        "CC": "scorep-gcc",
-        "CXX": "scorep-g++",
-        "HOROVOD_CMAKE": str(paths.ROOT / "examples" / "profiling" / "scorep-cmake"),
-        "SCOREP_WRAPPER_INSTRUMENTER_FLAGS": FLAGS,
-    }
-    command = [sys.executable, "setup.py", "build_ext"]
-    done = subprocess.run(command, cwd=tree, env=environ, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-
+    environ = {key: os.environ[key] for key in os.environ if not key.startswith("HOROVOD_")}
+    environ.update(CC="scorep-gcc", CXX="scorep-g++", SCOREP_WRAPPER_INSTRUMENTER_FLAGS=FLAGS)
+    environ["PATH"] = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    environ["HOROVOD_CMAKE"] = str(paths.ROOT / "examples" / "profiling" / "scorep-cmake")
+    run([sys.executable, "setup.py", "build_ext"], cwd=tree, env=environ)
     compiled = [line.split("|") for line in calls.read_text().splitlines()]
     built = [words for switch, _, words in compiled if switch == "on"]
     assert len(built) == 2 and "small.cc" in built[0] and "libsmall.so" in built[1]

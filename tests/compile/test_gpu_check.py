@@ -11,7 +11,6 @@ import pytest
 from tests import needs
 from tests.checkout import commit, copy_checkout, run, script
 
-#: As in test_builds.py.
 PYTHON = os.environ.get("HVD_CUDA_PYTHON")
 #: Programs of the system that the kit has to bring; ccache would spare the build.
 LACKING = ("mpi", "ompi", "orte", "cmake", "ccache")

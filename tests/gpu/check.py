@@ -100,7 +100,7 @@ def check(run: Run, found: dict, done: built.Built) -> None:
             options = {"name": name, "ranks": ranks, "timeout": LAUNCH}
             plan.append((name, functools.partial(run_launcher, launcher, target, out, **options)))
     failures = pipeline.perform(run, plan, found["checks"])
-    for measure in (measure_times, train):
+    for measure in (train, measure_times):
         try:
             failures += measure(run, found, target, count, ours)
         except (HvdError, AssertionError) as error:
@@ -157,8 +157,8 @@ def text(run: Run, found: dict) -> Iterator[str]:
     for stage in run.stages:
         for step in stage.steps:
             line = f"{stage.name}: {step.name}: {step.status}, {duration(step.seconds)}"
-            yield f"{line}  {step.detail}".rstrip()
-    for each in found["checks"]:
+            yield f"{line}  {step.detail[:120]}".rstrip()
+    for each in (check for check in found["checks"] if check["operations"]):
         right = sum(all(row["ok"].values()) for row in each["operations"])
         yield f"{each['name']}: {right} of {len(each['operations'])} results right"
     for row in found["bandwidth"]:
@@ -218,8 +218,7 @@ def main() -> None:
     parser.add_argument("--python", default="python3", help="the one with PyTorch for CUDA")
     parser.add_argument("--pack", type=pathlib.Path, metavar="FILE.tar", help="make a kit")
     parser.add_argument("--limit", type=float, default=12, help="minutes, with the build")
-    file = paths.state() / "reports" / "gpu-check.json"
-    parser.add_argument("--report", type=pathlib.Path, default=file)
+    parser.add_argument("--report", type=pathlib.Path, default=paths.state() / "gpu-check.json")
     args = parser.parse_args()
     python = shutil.which(args.python) or parser.error(f"{args.python} is not on PATH")
     process.adopt_orphans()

@@ -14,8 +14,6 @@ from tests.ranks import LAUNCHED, PROGRAM, said
 
 pytestmark = pytest.mark.xdist_group("built")
 
-PAGE = paths.ROOT / "docs" / "profilers.md"
-
 
 @pytest.fixture(scope="module")
 def installed() -> pathlib.Path:
@@ -25,7 +23,8 @@ def installed() -> pathlib.Path:
 
 def commands() -> str:
     """The page's commands, for a shell."""
-    section = PAGE.read_text().partition("\n## EZTrace\n")[2].partition("\n## ")[0]
+    page = (paths.ROOT / "docs" / "profilers.md").read_text()
+    section = page.partition("\n## EZTrace\n")[2].partition("\n## ")[0]
     (block,) = re.findall(r"```console\n(.*?)```", section, re.DOTALL)
     return re.sub(r"^\$ ", "", block, flags=re.MULTILINE)
 
@@ -48,31 +47,20 @@ def traced(target, installed, tmp_path, text: str) -> subprocess.CompletedProces
     own = [str(mpirun.resolve().parent.parent / "lib"), variables.get("LD_LIBRARY_PATH", "")]
     variables["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [*own, str(libraries)]))
     (tmp_path / "examples").symlink_to(paths.ROOT / "examples")
-    return subprocess.run(
-        ["bash", "-ec", text.replace(f"python {example}", f"{target.python} program.py")],
-        cwd=tmp_path,
-        env=variables,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    command = ["bash", "-ec", text.replace(f"python {example}", f"{target.python} program.py")]
+    options = {"capture_output": True, "text": True, "timeout": 300}
+    return subprocess.run(command, cwd=tmp_path, env=variables, **options)
 
 
 def test_eztrace_records_the_mpi_calls_of_horovod(built_horovod, installed, tmp_path):
     done = traced(built_horovod.target, installed, tmp_path, commands())
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert said(done.stdout) == [(0, 2), (1, 2)]
+    assert done.returncode == 0 and said(done.stdout) == [(0, 2), (1, 2)], done
     # a float32 sum of 1000 elements, on both ranks
-    found = re.findall(
-        r"^MPI_COLLECTIVE_END +(\d+) .*ALLREDUCE.*Sent: 4000, Received: 4000",
-        done.stdout,
-        re.MULTILINE,
-    )
-    assert len(set(found)) == 2, done.stdout
+    pattern = r"^MPI_COLLECTIVE_END +(\d+) .*ALLREDUCE.*Sent: 4000, Received: 4000"
+    assert len(set(re.findall(pattern, done.stdout, re.MULTILINE))) == 2, done.stdout
 
 
 def test_eztrace_crashes_without_the_gatherv_of_the_page(built_horovod, installed, tmp_path):
-    """So that the page's library is needed."""
     text = commands().replace("$PWD/gatherv.so:", "")
     done = traced(built_horovod.target, installed, tmp_path, text)
-    assert done.returncode != 0 and "MPI_Gatherv" in done.stderr, done.stdout + done.stderr
+    assert done.returncode != 0 and "MPI_Gatherv" in done.stderr, done

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Install this bundle without a network: check every file, set everything up below a prefix, and run
-# Horovod on two ranks, or on the GPUs of this machine if ./hvd gpu-check packed it.
+# Horovod on two ranks.
 set -eu
 
 usage() {
@@ -11,8 +11,7 @@ usage: ./install.sh --prefix DIR [--build-only] [OPTION]...
   --prefix DIR   directory for all that is installed; elsewhere Horovod writes ~/.horovod alone
   --build-only   do not run the two-rank smoke test, for example on a login node
   --check        compare every file with its checksum, and do nothing else
-  OPTION         of ./hvd build, such as --engine pip, or --python PYTHON for its frameworks; of
-                 ./hvd gpu-check, if that packed the bundle
+  OPTION         of ./hvd build, such as --engine pip, or --python PYTHON for its frameworks
 EOT
 }
 
@@ -54,11 +53,14 @@ echo "checking every file"
 interpreter=$(command -v "python$PYTHON" || command -v python3) || interpreter=false
 "$interpreter" -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$PYTHON')" ||
     fail "no Python $PYTHON on PATH, which the wheels are for" "install it, or bundle with another"
-mkdir -p "$prefix"
-prefix=$(cd "$prefix" && pwd -P)
+case $prefix in
+/*) ;;
+*) prefix=$(pwd -P)/$prefix ;;
+esac
 case $prefix in
 *[[:space:]\']*) fail "$prefix has a blank or a quote in it, which pip and shells cannot take" "name another --prefix" ;;
 esac
+mkdir -p "$prefix"
 digest=$(sha256sum <"$bundle/SHA256SUMS")
 if [ -e "$prefix/hvd" ]; then
     [ "$(cat "$prefix/bundle.sum" 2>/dev/null)" = "$digest" ] ||
