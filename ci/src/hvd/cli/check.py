@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from hvd.cli.common import BuiltByOption, EngineName, flag, option
+from hvd.cli.common import BuiltByOption, EngineName, SiteArgument, flag, option
 from hvd.core import lock
 from hvd.core.errors import HvdError
 from hvd.deliver import activation
@@ -23,7 +23,7 @@ _HERE = pathlib.Path(systems.__file__).parent
 
 def check(
     context: typer.Context,
-    name: str = typer.Argument(..., metavar="ENV", help="Environment; see environments/sites."),
+    name: str = SiteArgument,
     engine: EngineName = BuiltByOption,
     partition: str = option("--partition NAME", "Another of the site's partitions."),
     account: str = option("--account NAME", "Account to charge."),

@@ -45,11 +45,20 @@ def flag(name: str, help: str, **more: Any) -> Any:
 _source = functools.partial(option, rich_help_panel="Where Spack comes from")
 _build = functools.partial(option, rich_help_panel="How it is built")
 
+
+def _name(given: str) -> str:
+    """The whole name of an environment that may be given without ``-hvd``."""
+    return environment.load(given).name
+
+
 EnvironmentArgument = typer.Argument(
-    environment.DEFAULT, metavar="ENV", help="Environment; see ./hvd list."
+    environment.DEFAULT, metavar="ENV", help="Environment; see ./hvd list.", callback=_name
 )
 BuiltArgument = typer.Argument(
-    environment.DEFAULT, metavar="ENV", help="Built environment; see ./hvd list."
+    environment.DEFAULT, metavar="ENV", help="Built environment; see ./hvd list.", callback=_name
+)
+SiteArgument = typer.Argument(
+    ..., metavar="ENV", help="Environment of a site; see ./hvd list.", callback=_name
 )
 BuiltByOption = option("--engine", "Engine that built it; auto prefers Spack.", EngineName.auto)
 JsonOption = flag("--json", "Print the result as JSON; progress goes to standard error.")

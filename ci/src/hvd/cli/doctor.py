@@ -31,6 +31,6 @@ def doctor(
         report = {"environment": name, "checks": [dataclasses.asdict(each) for each in found]}
         sys.stdout.write(json.dumps(report, indent=1) + "\n")
     else:
-        console.out.print(check.show(found), end="")
+        console.out.print(check.show(found))
     if any(each.state is State.fail for each in found):
         raise typer.Exit(1)

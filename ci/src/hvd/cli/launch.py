@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional
 
 import typer
 
-from hvd.cli.common import option
+from hvd.cli.common import SiteArgument, option
 from hvd.core import console
 from hvd.core.errors import HvdError
 from hvd.launch import batch, hosts, methods, request, start
@@ -19,7 +19,7 @@ _printed = functools.partial(option, rich_help_panel="Output", default=False)
 
 
 def launch(
-    name: str = typer.Argument(..., metavar="ENV", help="Environment; see environments/sites."),
+    name: str = SiteArgument,
     program: Optional[List[str]] = typer.Argument(None, metavar="PROGRAM", help="Program."),
     partition: str = option(
         "--partition NAME", "Another of the site's partitions.", rich_help_panel=request.RANKS
