@@ -6,7 +6,6 @@ import pytest
 import yaml
 
 from hvd.core import paths
-from hvd.solve import queries
 from tests.checkout import commit, git, run
 from tests.spack.conftest import variables
 
@@ -126,16 +125,3 @@ def test_a_recipe_without_a_source(spack, evaluate, tmp_path, spec):
 
 def test_intel_mpi_is_an_mpi(spack, tmp_path):
     assert "intel-mpi" in spack.run("providers", "mpi", log=tmp_path / "log").output
-
-
-LOOK_UP = """
-import pkgutil, sys
-for name in sys.argv[1:]:
-    pkgutil.resolve_name(name)
-"""
-
-
-def test_spack_has_every_interface_that_the_queries_use(spack, tmp_path):
-    program = tmp_path / "look_up.py"
-    program.write_text(LOOK_UP)
-    spack.run("python", program, *queries.INTERFACES, log=tmp_path / "log", timeout=300)

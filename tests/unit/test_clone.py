@@ -5,7 +5,7 @@ import pytest
 from hvd.core.errors import HvdError
 from hvd.fetch import clone
 from hvd.model.versions import Pin
-from tests.checkout import commit, git
+from tests.checkout import commit
 
 
 @pytest.fixture
@@ -49,13 +49,3 @@ def test_what_cannot_be_fetched_leaves_nothing(repository, tmp_path, address, co
 
 def test_a_directory_that_is_no_checkout_has_no_commit(tmp_path):
     assert clone.commit(tmp_path) == ""
-
-
-def test_the_references_of_a_repository(repository, tmp_path):
-    root, pin = repository
-    git(root, "tag", "-a", "-m", "x", "v1", pin.commit)
-    found = clone.references(str(root), "HEAD", "refs/tags/v*")
-    # an annotated tag stands for its commit
-    assert found == {"HEAD": clone.commit(root), "refs/tags/v1": pin.commit}
-    with pytest.raises(HvdError, match="/no/such/repository"):
-        clone.references("/no/such/repository")

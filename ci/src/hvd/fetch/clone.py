@@ -7,7 +7,7 @@ import pathlib
 import shutil
 import subprocess
 import tempfile
-from typing import Dict, Optional
+from typing import Optional
 
 from hvd.core import paths, process
 from hvd.core.errors import CommandFailed, HvdError
@@ -65,21 +65,6 @@ def git(*words: object, within: Optional[pathlib.Path] = None) -> subprocess.Com
         env={**os.environ, **UNATTENDED},
         timeout=TIMEOUT,
     )
-
-
-def references(address: str, *patterns: str) -> Dict[str, str]:
-    """Return the commits of a repository's references, such as ``HEAD`` or ``refs/tags/v1``.
-
-    Args:
-        patterns: those to ask for, as ``git ls-remote`` takes them; none for all.
-    """
-    done = git("ls-remote", "--quiet", address, *patterns, within=pathlib.Path.cwd())
-    if done.returncode != 0:
-        reason = (done.stderr.strip().splitlines() or ["git ls-remote failed"])[0]
-        raise HvdError(f"{address}: {reason}", _REMEDY)
-    found = dict(line.split("\t")[::-1] for line in done.stdout.splitlines())
-    # of an annotated tag, what it points to, which comes behind the tag itself
-    return {name.replace("^{}", ""): commit for name, commit in found.items()}
 
 
 def commit(directory: pathlib.Path) -> str:
