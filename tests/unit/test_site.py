@@ -131,7 +131,7 @@ BAD = [
     ("launcher", "ibrun", None, "'ibrun' is not in 'allowed'"),
     ("refused.jsrun", {"reason": "x", "source": "js-run"}, None, "is in 'allowed' too"),
     ("environments.summit-hvd.partition", "bacth", None, "did you mean 'batch'?"),
-    ("status.successors", ["moon"], None, "no site 'moon'"),
+    ("status.successors", ["nowhere"], None, "no site 'nowhere'"),
     ("status.waits_for", "spring", None, "a waiting site"),
     ("pitfalls", [{"text": "x", "source": "hearsay"}], "pitfalls[0].source", "'hearsay'"),
 ]
