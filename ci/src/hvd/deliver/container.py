@@ -14,6 +14,7 @@ import archspec.cpu
 
 from hvd.core import templates
 from hvd.core.errors import HvdError
+from hvd.host.mpi import KINDS
 from hvd.model import recipe, specs
 from hvd.model.environment import HOROVOD, Environment
 from hvd.model.specs import Spec
@@ -25,11 +26,6 @@ from hvd.solve import kept, site_check
 _FILES = ("hvd", "ci", "packages", "repo.yaml", "environments/local-hvd/spack.yaml")
 #: What an image does at build time, in the image.
 _SCRIPT = "/opt/hvd/ci/src/hvd/deliver/image.sh"
-#: MPIs by their common ABI, https://www.mpich.org/abi/; Spectrum MPI promises none.
-ABI = {
-    "mpich": ("mpich", "cray-mpich", "intel-mpi", "intel-oneapi-mpi", "mvapich", "mvapich2"),
-    "openmpi": ("openmpi",),
-}
 #: Families that the pinned frameworks have wheels for.
 _FAMILIES = ("x86_64", "aarch64")
 #: Variants whose libraries are not pinned.
@@ -42,7 +38,7 @@ def render(environment: Environment, format: str, mpi: str = "", target: str = "
     Args:
         environment: a site's gives the processor, the GPUs and the ABI of the MPI.
         format: ``apptainer`` or ``containerfile``.
-        mpi: another ABI, a key of `ABI`.
+        mpi: another ABI, such as ``mpich``.
         target: another processor, named as in archspec.
     """
     root, known = environment.root, recipe.load(HOROVOD)
@@ -57,14 +53,15 @@ def render(environment: Environment, format: str, mpi: str = "", target: str = "
             f"an image cannot have {refused[0] if refused else root}: no version is pinned",
             f"name another Horovod: --spec '{HOROVOD} ... frameworks:=pytorch'",
         )
-    site = environment.site
+    site, pinned_mpis = environment.site, pinned().container.mpi
     if variants.get("mpi") is not True:
         mpi = ""
     elif not mpi:
         provided = site_check.externals(site_check.file(site)) if site else ["openmpi"]
-        mpi = next((abi for abi, names in ABI.items() if {*names} & {*provided}), "other")
-    if mpi and mpi not in ABI:
-        raise HvdError(f"no MPI with the ABI '{mpi}' is pinned", f"--mpi {' or '.join(ABI)}")
+        mpi = min({KINDS[each].abi for each in provided if each in KINDS} - {""}, default="other")
+    if mpi and mpi not in pinned_mpis:
+        hint = f"--mpi {' or '.join(pinned_mpis)}"
+        raise HvdError(f"no MPI with the ABI '{mpi}' is pinned", hint)
     # x86_64_v3 means processors since 2013
     default = {"x86_64": "x86_64_v3"}.get(machine := platform.machine(), machine)
     target = target or min(variants.get("target", ()), default=default)
@@ -91,7 +88,7 @@ def render(environment: Environment, format: str, mpi: str = "", target: str = "
         files=_FILES,
         script=_SCRIPT,
         spec=str(spec),
-        mpi=pinned().container.mpi[mpi] if mpi else "",
+        mpi=pinned_mpis[mpi] if mpi else "",
         modules=[FRAMEWORKS[name] for name in frameworks if name in FRAMEWORKS],
         kept=["/opt/hvd/.hvd", "/opt/hvd/ci/src/hvd/smoke", _SCRIPT, *prefixes],
         path=":".join(f"{prefix}/bin" for prefix in ["/opt/horovod", *prefixes]),

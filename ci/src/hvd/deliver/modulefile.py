@@ -14,18 +14,13 @@ from hvd.core import paths, templates
 from hvd.core.errors import HvdError
 from hvd.deliver import activation
 from hvd.host import externals
+from hvd.host.mpi import KINDS
 from hvd.model import site
 from hvd.model.built import Built
 from hvd.model.site import Site, Use
 
 #: Frameworks in a module's version; the others have their own names.
 _SHORT = {"pytorch": "torch", "tensorflow": "tf"}
-#: Modules of MPIs.  By LD_LIBRARY_PATH, another MPI's libraries would come before those that
-#: Horovod was linked with.
-_MPIS = (
-    "cray-mpich", "hpcx", "impi", "intel-mpi", "intelmpi", "mpich", "mvapich", "mvapich2",
-    "openmpi", "spectrum-mpi", "IntelMPI", "MPICH", "MVAPICH2", "OpenMPI",
-)  # fmt: skip
 #: By module tool: the ending of its files, the file that names the default version among those
 #: beside it, and the text of that for a module and its file.
 TOOLS = {
@@ -135,13 +130,17 @@ def _minor(version: str) -> str:
 
 
 def _other_mpis(built: Built, machine: Site, loads: Sequence[str]) -> Tuple[str, ...]:
-    """The modules of other MPIs, unless a module brings the right one."""
-    brought = {each.partition("/")[0] for each in loads}.intersection(_MPIS)
+    """The modules of other MPIs, unless a module brings the right one.
+
+    Their libraries would come before those that Horovod was linked with, by LD_LIBRARY_PATH.
+    """
+    known = sorted({module for kind in KINDS.values() for module in kind.modules})
+    brought = {each.partition("/")[0] for each in loads}.intersection(known)
     if not built.mpi.name or "mpi" in machine.modules.hierarchy or brought:
         return ()
     # a module of the very MPI that it was built with may be loaded already
-    same = "impi|intel-?mpi" if "intel" in built.mpi.name else re.escape(built.mpi.name)
-    return tuple(name for name in _MPIS if not re.fullmatch(same, name, re.IGNORECASE))
+    same = KINDS[built.mpi.name].modules if built.mpi.name in KINDS else ()
+    return tuple(module for module in known if module not in same)
 
 
 def _lua(text: str) -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pathlib
-from typing import List, Mapping, Sequence
+from typing import List, Sequence
 
 from hvd.core import paths
-from hvd.core.errors import HvdError
-from hvd.core.files import write_atomically
-from hvd.docs.pages import BEGIN, END, rewrite
+from hvd.docs.pages import BEGIN, rewrite
 from hvd.host.externals import FRAMEWORKS
+from hvd.host.mpi import KINDS
 from hvd.launch import batch, request
 from hvd.model import environment, site
 from hvd.model.environment import Environment
@@ -19,7 +18,6 @@ from hvd.solve import kept, site_check
 
 README = paths.ROOT / "README.md"
 PAGES = paths.ROOT / "docs" / "sites"
-_MPIS = ("cray-mpich", "spectrum-mpi", "openmpi", "mpich", "intel-mpi", "intel-oneapi-mpi")
 
 
 def write(check: bool) -> List[pathlib.Path]:
@@ -40,7 +38,7 @@ def environments() -> str:
         retired=lambda each: site.of(each.name).status.state == "retired",
         site_of=site.of,
         versions=_versions,
-        mpis=_MPIS,
+        mpis=tuple(KINDS),
         frameworks=tuple(FRAMEWORKS),
     )
 
@@ -86,26 +84,3 @@ def page(machine: Site) -> str:
         root=lambda chosen: next(s for s in chosen.specs if s.startswith(environment.HOROVOD)),
         allocation=allocation,
     )
-
-
-def bring_up_to_date(
-    stale: Mapping[pathlib.Path, bytes], check: bool, source: str, command: str
-) -> List[pathlib.Path]:
-    """Write files that are out of date, or with ``check`` refuse them."""
-    if stale and check:
-        shown = ", ".join(paths.shorten(path) for path in stale)
-        raise HvdError(f"not what {source}: {shown}", command)
-    for path, content in stale.items():
-        write_atomically(path, content)
-    return list(stale)
-
-
-def put(path: pathlib.Path, made: str, begin: str = BEGIN) -> str:
-    """Return the content of the file ``path`` with ``made`` between ``begin`` and `END`."""
-    text = path.read_text() if path.exists() else ""
-    before, found, rest = text.partition(begin)
-    _, end, after = rest.partition(END)
-    if not found or not end:
-        hint = f"add the two lines '{begin}' and '{END}' to it"
-        raise HvdError(f"{paths.shorten(path)}: markers not found", hint)
-    return f"{before}{begin}\n{made}{END}{after}"

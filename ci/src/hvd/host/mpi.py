@@ -7,16 +7,51 @@ import os
 import pathlib
 import re
 import shutil
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from hvd.core import process
 from hvd.core.errors import HvdError
 
-#: Spack package: version in what ``mpirun --version`` or ``MPI_Get_library_version`` says.
-_VERSIONS = {
-    "openmpi": r"(?:\(Open MPI\) |^Open MPI v)(\d+(?:\.\d+)+)",
-    "mpich": r"(?:HYDRA build details:|^MPICH)\s+Version:\s+(\d+(?:\.\d+)+)",
-    "intel-mpi": r"Intel\(R\) MPI Library (?:.*Version )?(\d+(?:\.\d+)+)",
+
+class Kind(NamedTuple):
+    """What is known of an MPI."""
+
+    #: The names that sites give its modules.
+    modules: Tuple[str, ...]
+    #: What it shares its ABI with; empty if it promises none: https://www.mpich.org/abi/
+    abi: str = ""
+    #: Types of `srun --mpi`, the best first: https://slurm.schedmd.com/mpi_guide.html
+    pmi: Tuple[str, ...] = ()
+    #: Its version in what ``mpirun --version`` or ``MPI_Get_library_version`` says.
+    version: str = ""
+
+
+#: By Spack package.
+KINDS = {
+    "openmpi": Kind(
+        ("openmpi", "OpenMPI"),
+        abi="openmpi",
+        pmi=("pmix",),
+        version=r"(?:\(Open MPI\) |^Open MPI v)(\d+(?:\.\d+)+)",
+    ),
+    "mpich": Kind(
+        ("mpich", "MPICH"),
+        abi="mpich",
+        pmi=("pmix", "pmi2"),
+        version=r"(?:HYDRA build details:|^MPICH)\s+Version:\s+(\d+(?:\.\d+)+)",
+    ),
+    "intel-mpi": Kind(
+        ("impi", "intel-mpi", "intelmpi", "IntelMPI"),
+        abi="mpich",
+        version=r"Intel\(R\) MPI Library (?:.*Version )?(\d+(?:\.\d+)+)",
+    ),
+    "intel-oneapi-mpi": Kind(("impi", "intel-mpi", "intelmpi", "IntelMPI"), abi="mpich"),
+    "cray-mpich": Kind(("cray-mpich",), abi="mpich", pmi=("cray_shasta",)),
+    "mvapich": Kind(("mvapich",), abi="mpich", pmi=("pmi2", "pmix")),
+    "mvapich2": Kind(("mvapich2", "MVAPICH2"), abi="mpich"),
+    "mvapich-plus": Kind((), pmi=("pmi2", "pmix")),
+    "spectrum-mpi": Kind(("spectrum-mpi",)),
+    "hpcx-mpi": Kind(("hpcx",)),
 }
 
 
@@ -91,8 +126,8 @@ def of_launcher(launcher: str) -> Optional[Tuple[str, str]]:
 
 def of_library(text: str) -> Optional[Tuple[str, str]]:
     """Package and version in what ``MPI_Get_library_version`` gave; None if unknown."""
-    for package, pattern in _VERSIONS.items():
-        match = re.search(pattern, text)
+    for package, kind in KINDS.items():
+        match = kind.version and re.search(kind.version, text)
         if match:
             return package, match[1]
     return None

@@ -6,7 +6,7 @@ import pathlib
 from typing import Iterable, Iterator, List, Mapping, Sequence
 
 from hvd.core import paths
-from hvd.docs import site_page
+from hvd.docs import pages
 from hvd.matrix import results
 from hvd.matrix.cells import Cell, Matrix
 from hvd.matrix.results import Result
@@ -25,10 +25,7 @@ _PACKAGES = {
 
 def write(matrix: Matrix, check: bool = False) -> List[pathlib.Path]:
     """Write the page, or with ``check`` fail if it is out of date."""
-    text = site_page.put(PAGE, page(matrix, results.load()), BEGIN)
-    stale = {} if PAGE.read_text() == text else {PAGE: text.encode()}
-    source = "docs/matrix.jsonl and the recipe say"
-    return site_page.bring_up_to_date(stale, check, source, "./hvd dev matrix --page")
+    return pages.rewrite(PAGE, BEGIN, page(matrix, results.load()), check)
 
 
 def page(matrix: Matrix, found: Mapping[str, Result]) -> str:

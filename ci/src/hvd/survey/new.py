@@ -26,20 +26,14 @@ from hvd.solve.spack import Spack
 from hvd.survey.machine import Record, detect, places, scheduler
 
 TOOLS = ("gcc", "cmake", "gmake")
-MPIS = ("openmpi", "mpich", "intel-oneapi-mpi", "mvapich", "mvapich-plus")
+#: Those that Spack finds, as they are preferred.
+MPIS = ("openmpi", "mpich", "intel-oneapi-mpi", "mvapich", "mvapich-plus", "spectrum-mpi")
 ROCM = ("hip", "hsa-rocr-dev", "llvm-amdgpu", "rccl")
 #: For the variant of a GPU: Horovod's variants, the operations, and the packages that they need.
 _STACKS: Dict[str, Tuple[str, str, Tuple[str, ...]]] = {
     "": ("~cuda~rocm", "cpu", ()),
     "cuda_arch": ("+nccl+cuda~rocm", "nccl", ("cuda", "nccl")),
     "amdgpu_target": ("+nccl~cuda+rocm", "rccl", ROCM),
-}
-#: The types of `srun --mpi` for each MPI, the best first: https://slurm.schedmd.com/mpi_guide.html
-_PMI = {
-    "openmpi": ("pmix",),
-    "mpich": ("pmix", "pmi2"),
-    **dict.fromkeys(("mvapich", "mvapich-plus"), ("pmi2", "pmix")),
-    "cray-mpich": ("cray_shasta",),
 }
 _FRAMEWORKS = {"torch": "pytorch", "tensorflow": "tensorflow"}
 
@@ -113,7 +107,7 @@ def make(
     target = target or machine.processor()
     hardware, layer = _hardware(target, gpu, partitions[queue].get("gpu", ""))
     variants += f" frameworks:={','.join(sorted(_FRAMEWORKS[each] for each in frameworks))}"
-    types = _PMI.get(library.package, ())
+    types = mpi_module.KINDS[library.package].pmi
     mpi_type = next((each for each in types if each in answer.mpi_types), "")
     default = answer.mpi_types[:1] in [(each,) for each in types]
     lua = "Lua" in record.ask("bash", "-c", "module --version")
@@ -203,7 +197,7 @@ def _software(
     """Return the externals that PATH and the modules have first, and the MPI among them."""
     hints = loaded.variables.get("PATH", "").split(":")
     hints += sorted(path for brought in loaded.brings.values() for path in brought)
-    found = detect(record, spack, hints, (*TOOLS, *MPIS, "spectrum-mpi", *stack), log)
+    found = detect(record, spack, hints, (*TOOLS, *MPIS, *stack), log)
     chosen = {name: _first(each, hints) for name, each in found.items()}
     # Cray's by documents, not run: docs/mpich.md of github.com/olcf/afar-prgenv, 2026
     variables, library = loaded.variables, None
