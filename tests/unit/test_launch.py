@@ -1,4 +1,4 @@
-"""The launch lines: those of the sites' documents, word for word; and what is refused."""
+"""The launch lines, word for word; what is said beside them; and what is refused."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import shlex
 import pytest
 
 from hvd.cli import main as cli
+from hvd.core import paths
 from hvd.core.errors import HvdError
-from hvd.launch import hosts, request
+from hvd.launch import hosts, methods, request
 from hvd.model import site
 from tests.unit.launching import TWO_NODES, launch
 
@@ -19,47 +20,28 @@ JOBS = {
     "SLURM": {"SLURM_JOB_NODELIST": TWO_NODES},
     "LSF": {"LSB_MCPU_HOSTS": "batch5 1 h49n16 42 h50n01 42"},
 }
-#: The job, if there is one, and the arguments of ./hvd launch; then the line up to the program.
+#: The job, if there is one, and the arguments of ./hvd launch; then the line up to the program,
+#: which with --batch is the script's last one.  Those of docs/seeds.yaml are in test_seeds.py.
 LINES = """\
-# of documents
-taurus-ml-hvd --via horovodrun --hosts server[1-4] --ranks-per-node 4
-    horovodrun -np 16 -H server1:4,server2:4,server3:4,server4:4
+# a job has the nodes and ranks already
 local-hvd --via horovodrun --gloo
     horovodrun --gloo -np 2
-taurus-ml-hvd --nodes 4 --ranks-per-node 4
-    mpirun -np 16 -bind-to none -map-by slot -x NCCL_DEBUG=INFO -x LD_LIBRARY_PATH -x PATH
-    -mca pml ob1 -mca btl ^openib
-taurus-ml-mpi-hvd --rdma --hosts server[1-4] --ranks-per-node 4
-    mpirun -np 16 -H server1:4,server2:4,server3:4,server4:4 -bind-to none -map-by slot
-    -x NCCL_DEBUG=INFO -x LD_LIBRARY_PATH -x HOROVOD_MPI_THREADS_DISABLE=1 -x PATH -mca pml ob1
 SLURM perlmutter-2023-hvd --nodes 2
     srun -n 8
 SLURM perlmutter-2023-hvd --nodes 2 --ranks-per-node 2
     srun -n 4
-perlmutter-2023-hvd --nodes 2 --ranks-per-node 2
-    srun -N 2 -n 4
 SLURM perlmutter-2023-hvd
     srun -N 1 -n 4
-# the document's prompt is a login node's, where there is no job to start this in
-SLURM perlmutter-2023-hvd --nodes 2 --env NCCL_DEBUG=INFO --image qualis2006/tensorflow-pytorch-horovod:tf2.10_pt1.13
-    NCCL_DEBUG=INFO srun --mpi=pmi2 -l -n 8 shifter --module=gpu,nccl-2.15
-    --image=qualis2006/tensorflow-pytorch-horovod:tf2.10_pt1.13
-stampede2-hvd --nodes 2
-    mpiexec.hydra -l -ppn 1 -n 2 taskset -c 0-64,68-132,136-200,204-268 numactl -p 1
-stampede2-hvd
-    mpiexec.hydra -l -ppn 1 -n 1 taskset -c 0-64,68-132,136-200,204-268 numactl -p 1
-summit-hvd
-    jsrun -r1 -g6 -a6 -c42 -bpacked:7
-summit-ddl-hvd --via ddlrun --nodes 144 --racks 8 --aisles 2
-    ddlrun --nodes 18 --racks 4 --aisles 2
+SLURM perlmutter-2023-hvd --nodes 2 --env NCCL_DEBUG=INFO --image a/b:1
+    NCCL_DEBUG=INFO srun --mpi=pmi2 -l -n 8 shifter --module=gpu,nccl-2.15 --image=a/b:1
+perlmutter-2023-hvd --nodes 2 --image a/b:1 --batch
+    srun --mpi=pmi2 -l shifter --module=gpu,nccl-2.15 --image=a/b:1
 summit-ddl-hvd --via ddlrun
     ddlrun
-taurus-ml-mpi-hvd --time 08:00:00 --allocate
-    srun -N 1 --ntasks-per-node=6 -p ml --time=08:00:00 --pty bash
-perlmutter-2023-hvd --nodes 2 --time 01:00:00 --account m1234_g --allocate
-    salloc --nodes 2 --qos interactive --time 01:00:00 --constraint gpu --gpus-per-node=4
-    --account=m1234_g
-# others
+taurus-ml-hvd --nodes 4 --ranks-per-node 4
+    mpirun -np 16 -bind-to none -map-by slot -x NCCL_DEBUG=INFO -x LD_LIBRARY_PATH -x PATH -mca
+    pml ob1 -mca btl '^openib'
+# other sites, partitions and launchers
 frontier-hvd --nodes 2
     srun -N 2 -n 16 -c 7 --gpus-per-task=1 --gpu-bind=closest
 stampede3-hvd --nodes 2
@@ -78,13 +60,30 @@ alpha-hvd
     srun -N 1 -n 8
 capella-hvd --nodes 3
     srun -N 3 -n 12
-parallelcluster-hvd --nodes 2
-    mpirun -np 16 -N 8 --bind-to none -x LD_LIBRARY_PATH -x PATH -x FI_PROVIDER=efa
-    -x FI_EFA_FORK_SAFE=1 -x NCCL_SOCKET_IFNAME=^docker,lo,veth
 local-hvd
     mpirun -np 2
 local-hvd --hosts a,b --env X=1
     mpirun -np 4 -H a:2,b:2 -x X=1
+# AWS: nccl-tests-ami.sbatch and nccl-tests-container.sbatch of awsome-distributed-ai at 95b939c,
+# whose LD_LIBRARY_PATH is for a program outside of Spack
+parallelcluster-hvd --nodes 2
+    mpirun -np 16 -N 8 --bind-to none -x LD_LIBRARY_PATH -x PATH -x FI_PROVIDER=efa -x
+    FI_EFA_FORK_SAFE=1 -x 'NCCL_SOCKET_IFNAME=^docker,lo,veth'
+parallelcluster-hvd --nodes 2 --via srun --batch
+    srun --mpi=pmix --cpu-bind=none
+# using-gpus.md of argonne-lcf/user-guides at 7d04a3f, with the numbers of its variables
+polaris-hvd --nodes 2 --batch
+    mpiexec -n 8 --ppn 4 --depth=8 --cpu-bind depth {gpu_rank} CUDA_VISIBLE_DEVICES
+    PMI_LOCAL_RANK 3,2,1,0
+# horovodrun has to know its hosts, which ./hvd launch finds in the job
+taurus-ml-hvd --via horovodrun --nodes 2 --env A='b c' --time 1:00:00 --batch
+    {root}/hvd launch taurus-ml-hvd --partition ml --nodes 2 --ranks-per-node 6 --via
+    horovodrun --env 'A=b c' --run --
+taurus-ml-hvd --via horovodrun --hosts a,b --batch
+    horovodrun -np 12 -H a:6,b:6
+taurus-ml-hvd --via horovodrun --torch --batch
+    {root}/hvd launch taurus-ml-hvd --partition ml --nodes 1 --ranks-per-node 6 --via
+    horovodrun --torch --run --
 # more ranks than GPUs, where nothing forbids them
 local-hvd --ranks-per-node 64
     mpirun -np 64
@@ -99,11 +98,27 @@ LSF summit-hvd
     jsrun -n1 -r1 -g6 -a6 -c42 -bpacked:7
 LSF summit-hvd --nodes 2
     jsrun -r1 -g6 -a6 -c42 -bpacked:7
+# torch.distributed's ranks meet on the first host; the user's own variable comes last
+local-hvd --torch
+    MASTER_ADDR=localhost mpirun -np 2 -x MASTER_ADDR {torch_rank}
+local-hvd --torch --hosts a,b
+    MASTER_ADDR=a mpirun -np 4 -H a:2,b:2 -x MASTER_ADDR {torch_rank}
+local-hvd --torch --env MASTER_ADDR=x
+    MASTER_ADDR=localhost mpirun -np 2 -x MASTER_ADDR=x {torch_rank}
+SLURM perlmutter-hvd --torch --nodes 2 --env MASTER_ADDR=x
+    MASTER_ADDR=nid001140 MASTER_ADDR=x srun -n 8 {torch_rank}
+perlmutter-hvd --torch
+    MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1) srun -N 1 -n 4
+    {torch_rank}
+perlmutter-hvd --torch --nodes 2 --batch
+    srun {torch_rank}
+# nodes and the program in one
 perlmutter-hvd --ask --account m1_g --queue debug --ranks-per-node 2
     srun -A m1_g -C gpu -q debug -N 1 -c 32 --ntasks-per-node=2 --gpus-per-node=2
     --gpu-bind=none --cpu-bind=cores
 taurus-ml-hvd --via srun --ask --nodes 2 --ranks-per-node 1 --env NCCL_DEBUG='a b'
     NCCL_DEBUG='a b' srun -p ml -N 2 -c 7 --ntasks-per-node=1 --gres=gpu:1 --mem-per-cpu=1443
+# nodes
 frontier-hvd --account a --time 1:00:00 --allocate
     salloc --nodes 1 --partition batch --time 1:00:00 --account=a --network=disable_rdzv_get
 # a part of a node: with its memory, and so its CPUs
@@ -125,14 +140,15 @@ vista-hvd --queue gh-dev --nodes 2 --time 1:00:00 --allocate
     idev -p gh-dev -N 2 -n 2 -m 60
 # ALCF's page has the same options without system= and place=, which its scripts have
 polaris-hvd --nodes 2 --time 1:00:00 --account a --allocate
-    qsub -I -l select=2:system=polaris -l place=scatter -l filesystems=home:eagle
-    -l walltime=1:00:00 -q debug -A a
+    qsub -I -l select=2:system=polaris -l place=scatter -l filesystems=home:eagle -l
+    walltime=1:00:00 -q debug -A a
 summit-hvd --nodes 2 --time 2:30:01 --account a --allocate
     bsub -W 2:31 -nnodes 2 -P a -Is /bin/bash
-"""  # noqa: E501
+"""
 CASES = [
     block.split("\n", 1) for block in re.split(r"^(?=\S)", LINES, flags=re.M) if "\n    " in block
 ]
+PLACES = {"root": paths.ROOT, "gpu_rank": methods.GPU_RANK, "torch_rank": methods.TORCH_RANK}
 
 
 @pytest.mark.parametrize(("arguments", "line"), CASES)
@@ -142,21 +158,9 @@ def test_the_line(arguments, line, launched) -> None:
     environ = JOBS.get(job, {})
     done = launched([*([] if environ else [job]), *words, "--", *program], **environ)
     assert done.status == 0, done.err
-    assert done.out.count("\n") == 1
-    assert shlex.split(done.out) == [*shlex.split(line), *program]
-
-
-def test_what_ddlrun_says_that_it_starts(launched) -> None:
-    """The document's line, without the directory of mpirun, which a module puts on PATH."""
-    line = (
-        "mpirun -x LSB_JOBID -x PATH -x PYTHONPATH -x LD_LIBRARY_PATH -x LSB_MCPU_HOSTS "
-        "-x NCCL_LL_THRESHOLD=0 -x NCCL_TREE_THRESHOLD=0 -disable_gdr -gpu --rankfile RANKFILE "
-        '-x "DDL_OPTIONS=-mode p:6x2x1x1 " -n 12 -mca plm_rsh_num_concurrent 12 '
-        '-x DDL_HOST_PORT=2200 -x "DDL_HOST_LIST=g28n14:0,2,4,6,8,10;g28n15:1,3,5,7,9,11" '
-    )
-    options = "summit-ddl-hvd --via ddl-mpirun --hosts g28n[14-15] --rankfile RANKFILE".split()
-    program = ["bash", "-c", "source conda.sh && conda activate ibm-wml-ce"]
-    assert shlex.split(launched([*options, "--", *program]).out) == shlex.split(line) + program
+    found = done.out.splitlines()
+    assert found[-1] == " ".join([*line.format(**PLACES).split(), *program])
+    assert len(found) == 1 or "--batch" in words
 
 
 @pytest.mark.parametrize("options", [[], ["--expand"]])
@@ -167,35 +171,27 @@ def test_words_with_blanks_and_dollars_come_through(options, launched) -> None:
     assert ('"$HOME/x"' in out) == bool(options)
 
 
+NEEDS_ACCOUNT = "a job on perlmutter has to name an account: --account NAME"
+
+
 @pytest.mark.parametrize(
-    ("name", "text", "is_said"),
+    ("options", "text", "is_said"),
     [
         ("perlmutter-hvd", "export NCCL_NET='AWS Libfabric'", True),
         ("perlmutter-hvd", "--allocate", True),
         ("taurus-ml-hvd", "export", False),  # -x has it
-        (
-            "capella-hvd",
-            "export SRUN_CPUS_PER_TASK=14",
-            True,
-        ),  # srun does not take it from the job
+        ("capella-hvd", "export SRUN_CPUS_PER_TASK=14", True),  # srun takes none from the job
         ("stampede3-hvd", "SRUN_CPUS_PER_TASK", False),
+        *(
+            (f"perlmutter-hvd --{way}", NEEDS_ACCOUNT, True)
+            for way in ("batch", "allocate", "ask")
+        ),
+        ("perlmutter-hvd --batch --account=m_g", NEEDS_ACCOUNT, False),
+        ("alpha-hvd --batch", "account", False),
     ],
 )
-def test_what_a_line_needs_is_said_beside_it(name, text, is_said, launched) -> None:
-    assert (text in launched([name, "--", "a.out"]).err) == is_said
-
-
-def test_an_account_that_a_job_needs_is_asked_for(launched) -> None:
-    asked = "a job on perlmutter has to name an account: --account NAME"
-    for printed in ("--batch", "--allocate", "--ask"):
-        assert asked in launched(["perlmutter-hvd", printed, "--", "a.out"]).err
-        assert asked not in launched(["perlmutter-hvd", printed, "--account=m_g", "--", "x"]).err
-    assert "account" not in launched(["alpha-hvd", "--batch", "--", "a.out"]).err
-
-
-def test_one_node_of_frontier_has_another_network() -> None:
-    assert launch("frontier-hvd", nodes=1).fabric["NCCL_NET"] == "Socket"
-    assert launch("frontier-hvd", nodes=2).fabric["NCCL_NET"] == "OFI"
+def test_what_is_said_beside_a_line(options, text, is_said, launched) -> None:
+    assert (text in launched([*options.split(), "--", "a.out"]).err) == is_said
 
 
 #: Arguments, what is said, and the variables of a job if there is one.
@@ -224,6 +220,7 @@ IMPOSSIBLE = [
     ("alpha-hvd --smpiargs a -- x", "--smpiargs"),
     ("alpha-hvd --rankfile a -- x", "--rankfile"),
     ("local-hvd --ask -- x", "--ask: mpirun"),
+    ("perlmutter-hvd --ask --torch -- x", "--ask: --torch needs the host"),
     # scheduler and job
     ("local-hvd --batch -- x", "local has no scheduler"),
     ("local-hvd --allocate", "interactive jobs are not configured for local"),
@@ -294,25 +291,23 @@ def test_lists_of_hosts(text, expected) -> None:
             hosts.named(text)
 
 
-MCPU = {"LSB_MCPU_HOSTS": "batch5 1 h49n16 42 h50n01 42"}
 SUMMIT = site.load("summit").partitions["batch"]
 NO_LAUNCH_NODE = dataclasses.replace(SUMMIT, lsf=dataclasses.replace(SUMMIT.lsf, launch_slots=0))
+SLURM, LSF = JOBS["SLURM"], JOBS["LSF"]
 
 
 @pytest.mark.parametrize(
     ("scheduler", "partition", "environ", "expected"),
     [
-        ("slurm", SUMMIT, {"SLURM_JOB_NODELIST": "a[01-02]"}, ["a01", "a02"]),
-        ("slurm", SUMMIT, {}, None),
-        ("slurm", SUMMIT, {"SLURM_JOB_NODELIST": "nid[1-"}, HvdError),
-        ("none", SUMMIT, {"SLURM_JOB_NODELIST": "a"}, None),
-        ("lsf", SUMMIT, MCPU, ["h49n16", "h50n01"]),
-        ("lsf", NO_LAUNCH_NODE, MCPU, ["batch5", "h49n16", "h50n01"]),
-        ("lsf", SUMMIT, {**MCPU, "LSB_DJOB_HOSTFILE": "batch5\nh2\nh2\nh1\n"}, ["h2", "h1"]),
-        ("lsf", SUMMIT, {}, None),
-        ("lsf", SUMMIT, {"LSB_DJOB_HOSTFILE": "/no/file"}, HvdError),
+        ("slurm", SUMMIT, SLURM, ["nid001140", "nid001141"]),
+        ("none", SUMMIT, SLURM, None),
+        ("lsf", SUMMIT, LSF, ["h49n16", "h50n01"]),
+        ("lsf", NO_LAUNCH_NODE, LSF, ["batch5", "h49n16", "h50n01"]),
+        ("lsf", SUMMIT, {**LSF, "LSB_DJOB_HOSTFILE": "batch5\nh2\nh2\nh1\n"}, ["h2", "h1"]),
         ("pbs", SUMMIT, {"PBS_NODEFILE": "x1.hsn\nx1.hsn\nx7.hsn\n"}, ["x1.hsn", "x7.hsn"]),
-        ("pbs", SUMMIT, {}, None),
+        *((scheduler, SUMMIT, {}, None) for scheduler in ("slurm", "lsf", "pbs")),
+        ("slurm", SUMMIT, {"SLURM_JOB_NODELIST": "nid[1-"}, HvdError),
+        ("lsf", SUMMIT, {"LSB_DJOB_HOSTFILE": "/no/file"}, HvdError),
         ("pbs", SUMMIT, {"PBS_NODEFILE": "/no/file"}, HvdError),
     ],
 )

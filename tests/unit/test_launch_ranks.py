@@ -14,7 +14,6 @@ from typing import Dict
 import pytest
 
 from hvd.core import paths
-from hvd.core.errors import HvdError
 from hvd.launch import batch, methods, start
 from tests.unit.launching import TWO_NODES, launch, stand_in
 
@@ -71,66 +70,21 @@ def test_what_is_missing_is_said(variables, said) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "line", "environ"),
+    ("name", "environ", "host"),
     [
-        ("local-hvd", f"MASTER_ADDR=localhost mpirun -np 2 -x MASTER_ADDR {RANK}", {}),
-        (
-            "local-hvd --hosts a,b",
-            f"MASTER_ADDR=a mpirun -np 4 -H a:2,b:2 -x MASTER_ADDR {RANK}",
-            {},
-        ),
-        # the user's own comes last
-        (
-            "local-hvd --env MASTER_ADDR=x",
-            f"MASTER_ADDR=localhost mpirun -np 2 -x MASTER_ADDR=x {RANK}",
-            {},
-        ),
-        (
-            "perlmutter-hvd --nodes 2 --env MASTER_ADDR=x",
-            f"MASTER_ADDR=nid001140 MASTER_ADDR=x srun -n 8 {RANK}",
-            {"SLURM_JOB_NODELIST": TWO_NODES},
-        ),
-        (
-            "perlmutter-hvd",
-            'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1) '
-            f"srun -N 1 -n 4 {RANK}",
-            {},
-        ),
+        ("perlmutter-hvd", {"SLURM_JOB_NODELIST": "nid[1-2]"}, "nid1"),
+        # the launch node is left out
+        ("summit-hvd", {"LSB_DJOB_HOSTFILE": "hosts"}, "h49n16"),
     ],
 )
-def test_the_line(options, line, environ, launched) -> None:
-    found = launched([*options.split(), "--torch", "--", "python", "a b.py"], **environ)
-    assert found.out == f"{line} python 'a b.py'\n"
-
-
-def exported(script: str, environ: Dict[str, str]) -> str:
-    """The MASTER_ADDR that a batch script exports, where ``environ`` is the job's."""
-    (line,) = [each for each in script.splitlines() if "MASTER_ADDR" in each]
-    words = ["bash", "-c", f"{line}\necho $MASTER_ADDR"]
-    return subprocess.run(words, env=environ, stdout=subprocess.PIPE, text=True).stdout.strip()
-
-
-def test_a_slurm_script_asks_for_its_first_host(tmp_path) -> None:
-    request = launch("perlmutter-hvd", nodes=2, torch=True, program=("python", "x.py"))
-    script = batch.script(request)
-    assert script.endswith(f"srun {RANK} python x.py\n")
+def test_a_script_asks_for_the_first_host_of_its_job(name, environ, host, tmp_path) -> None:
     stand_in(tmp_path, "scontrol", 'test "$3" = "nid[1-2]" && printf "nid1\\nnid2\\n"')
-    path = f"{tmp_path}:{os.environ['PATH']}"
-    assert exported(script, {"PATH": path, "SLURM_JOB_NODELIST": "nid[1-2]"}) == "nid1"
-
-
-def test_an_lsf_script_leaves_the_launch_node_out(tmp_path) -> None:
-    file = tmp_path / "hosts"
-    file.write_text("batch5\nh49n16\nh49n16\nh50n01\nh50n01\n")
-    script = batch.script(launch("summit-hvd", nodes=2, torch=True, program=("x",)))
-    environ = {"PATH": os.environ["PATH"], "LSB_DJOB_HOSTFILE": str(file)}
-    assert exported(script, environ) == "h49n16"
-
-
-def test_where_the_hosts_are_found_in_the_job_the_ranks_are_set_up_once() -> None:
-    request = launch("taurus-ml-hvd", method="horovodrun", torch=True, program=("x",))
-    *_, line = batch.script(request).splitlines()
-    assert " --torch --run -- x" in line and RANK not in line
+    (tmp_path / "hosts").write_text("batch5\nh49n16\nh49n16\nh50n01\nh50n01\n")
+    script = batch.script(launch(name, nodes=2, torch=True, program=("x",)))
+    (line,) = [each for each in script.splitlines() if "MASTER_ADDR" in each]
+    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}", **environ}
+    words = ["bash", "-c", f"{line}\necho $MASTER_ADDR"]
+    assert subprocess.check_output(words, env=environ, cwd=tmp_path, text=True) == f"{host}\n"
 
 
 def test_run_sets_the_host() -> None:
@@ -139,11 +93,6 @@ def test_run_sets_the_host() -> None:
     assert start.environment(request, {"MASTER_ADDR": "mine"})["MASTER_ADDR"] == "mine"
     other = launch("perlmutter-hvd", nodes=2, job=("nid1", "nid2"))
     assert "MASTER_ADDR" not in start.environment(other, {})
-
-
-def test_srun_that_gets_the_nodes_cannot_know_them() -> None:
-    with pytest.raises(HvdError, match="--ask"):
-        batch.srun_allocate(launch("perlmutter-hvd", torch=True, program=("x",)))
 
 
 def gpu_rank(environ: Dict[str, str]) -> subprocess.CompletedProcess:
