@@ -54,6 +54,8 @@ _PATTERNS = {
     Since: (r"\d{4}(-\d\d){0,2}", "YYYY, YYYY-MM or YYYY-MM-DD"),
     Variable: (r"[A-Za-z_][A-Za-z0-9_]*", "the name of a variable"),
 }
+#: The default of a mapping.
+_empty = functools.partial(dataclasses.field, default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,9 +134,7 @@ class Partition:
     threads_per_core: Count = 0
     memory_gb: Count = 0
     ranks: Count = 0  #: on a node by default, if not one for each GPU, or 2
-    cpus_per_rank: Count = (
-        0  #: as the scheduler counts them: threads, or cores if it hides threads
-    )
+    cpus_per_rank: Count = 0  #: as the scheduler counts them: threads, or cores if it hides those
     cpu_limits: Tuple[CpuLimit, ...] = ()  #: where the GPUs of a job limit its CPUs
     account: Account = Account(())
     ranks_per_gpu: Optional[Limit] = None
@@ -236,7 +236,7 @@ class Method:
     operations: str = ""  #: what has to carry Horovod's operations; empty for anything
     every_gpu: bool = False  #: starts a rank on every GPU
     needs: Words = ()  #: options of ./hvd launch without which it cannot start
-    variables: Mapping[Variable, str] = dataclasses.field(default_factory=dict)
+    variables: Mapping[Variable, str] = _empty()
     options: Template = ()  #: {options}: the site's
     forward: Words = ()  #: {forwarded}: variables, with the value of `fabric` if there is one
     transport: Words = ()  #: {transport}: choose mpirun's network layer
@@ -261,7 +261,7 @@ class Scheduler:
     submit: str = ""  #: the command that takes a batch script
     account: str = ""  #: the option for the account to charge
     batch: Template = ()
-    interactive: Mapping[str, Template] = dataclasses.field(default_factory=dict)  #: by command
+    interactive: Mapping[str, Template] = _empty()  #: by command
 
 
 @dataclasses.dataclass(frozen=True)
@@ -333,14 +333,10 @@ class Site:
     partitions: Mapping[Word, Partition]
     environments: Mapping[Name, Use]
     modules: Modules
-    sources: Mapping[
-        Name, Text
-    ]  #: the documents, with their dates, by the names they are cited with
-    refused: Mapping[str, Refused] = dataclasses.field(
-        default_factory=dict
-    )  #: methods that do not
+    sources: Mapping[Name, Text]  #: the documents with their dates; 'source' names them
+    refused: Mapping[str, Refused] = _empty()  #: methods that do not
     #: environment variables for the network; if several cases apply, the later one wins
-    fabric: Mapping[Case, Variables] = dataclasses.field(default_factory=dict)
+    fabric: Mapping[Case, Variables] = _empty()
     interactive: Optional[Interactive] = None
     pitfalls: Tuple[Pitfall, ...] = ()
     removed: Tuple[Removed, ...] = ()
