@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import os
@@ -9,7 +10,7 @@ import pathlib
 import re
 import shlex
 import shutil
-from typing import Any, Dict, FrozenSet, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 import yaml
 
@@ -199,19 +200,20 @@ def _software(
     hints += sorted(path for brought in loaded.brings.values() for path in brought)
     found = detect(record, spack, hints, (*TOOLS, *MPIS, *stack), log)
     chosen = {name: _first(each, hints) for name, each in found.items()}
+    variables = loaded.variables
     # Cray's by documents, not run: docs/mpich.md of github.com/olcf/afar-prgenv, 2026
-    variables, library = loaded.variables, None
     if "CRAY_MPICH_DIR" in variables:
-        prefix = pathlib.Path(variables["CRAY_MPICH_DIR"])
-        library = Mpi("cray-mpich", variables["CRAY_MPICH_VERSION"], prefix)
-    for name in (each for each in MPIS if each in chosen and not library):
-        version = parse(chosen[name]["spec"]).versions
-        library = Mpi(name, version, pathlib.Path(chosen[name]["prefix"]))
-    library = library or mpi_module.find(variables.get("PATH", ""))
+        prefix, version = variables["CRAY_MPICH_DIR"], variables["CRAY_MPICH_VERSION"]
+        library: Optional[Mpi] = Mpi("cray-mpich", version, pathlib.Path(prefix))
+    elif package := next((each for each in MPIS if each in chosen), ""):
+        version = parse(chosen[package]["spec"]).versions
+        library = Mpi(package, version, pathlib.Path(chosen[package]["prefix"]))
+    else:
+        library = mpi_module.find(variables.get("PATH", ""))
     missing = [name for name in (*TOOLS, *stack) if name not in chosen]
     if missing or not library:
-        lacking = [*missing, *([] if library else ["MPI"])]
-        raise HvdError(f"no {lacking[0]} found", "name the module that has it with --module")
+        lacking = [*missing, "MPI"][0]
+        raise HvdError(f"no {lacking} found", "name the module that has it with --module")
     needed = (*TOOLS, *stack, library.package)
     return {name: chosen[name] for name in needed if name in chosen}, library
 
@@ -315,20 +317,17 @@ def _dump(value: Any) -> str:
 
 def _write(files: Mapping[pathlib.Path, Mapping[str, str]], name: str, base: pathlib.Path) -> None:
     """Make these directories with their files, all of them or none."""
-    done: List[pathlib.Path] = []
-    try:
-        for directory, contents in files.items():
-            directory.parent.mkdir(parents=True, exist_ok=True)
-            directory.mkdir()
-            done.append(directory)
-            for file, text in contents.items():
-                write_atomically(directory / file, text.encode())
-        inside = base == paths.ENVIRONMENTS
-        (base / f"{name}-hvd" / ".checkout").symlink_to("../.." if inside else paths.ROOT)
-        site.load(name)
-    except BaseException as error:
-        for directory in done:
-            shutil.rmtree(directory)
-        if isinstance(error, OSError):
+    with contextlib.ExitStack() as undo:
+        try:
+            for directory, contents in files.items():
+                directory.parent.mkdir(parents=True, exist_ok=True)
+                directory.mkdir()
+                undo.callback(shutil.rmtree, directory)
+                for file, text in contents.items():
+                    write_atomically(directory / file, text.encode())
+            checkout = "../.." if base == paths.ENVIRONMENTS else paths.ROOT
+            (base / f"{name}-hvd" / ".checkout").symlink_to(checkout)
+        except OSError as error:
             raise HvdError(f"cannot write below {base}: {error}", "see that error") from error
-        raise
+        site.load(name)
+        undo.pop_all()
