@@ -93,12 +93,12 @@ def test_reframe_has_a_launcher_for_every_method():
     assert "jsrun" in names
     program = f"""
 import sys
-from hvd.reframe import launchers
+from hvd.reframe import settings
 from reframe.core.backends import getlauncher
 for name in {names}:
-    assert issubclass(getlauncher(name), launchers.SiteLauncher), name
+    assert issubclass(getlauncher(name), settings.SiteLauncher), name
 for name in ("srun", "mpirun", "mpiexec", "ibrun"):
-    assert not issubclass(getlauncher(name), launchers.SiteLauncher), name
+    assert not issubclass(getlauncher(name), settings.SiteLauncher), name
 """
     environ = {**os.environ, "PYTHONPATH": str(paths.SOURCE)}
     subprocess.run([sys.executable, "-c", program], env=environ, check=True)
