@@ -320,8 +320,7 @@ def _write(files: Mapping[pathlib.Path, Mapping[str, str]], name: str, base: pat
     with contextlib.ExitStack() as undo:
         try:
             for directory, contents in files.items():
-                directory.parent.mkdir(parents=True, exist_ok=True)
-                directory.mkdir()
+                directory.mkdir(parents=True)
                 undo.callback(shutil.rmtree, directory)
                 for file, text in contents.items():
                     write_atomically(directory / file, text.encode())
