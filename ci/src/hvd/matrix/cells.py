@@ -22,7 +22,7 @@ from hvd.model.versions import pinned
 
 FILE = ROOT / "ci" / "matrix.yaml"
 #: What Horovod's tests say of the behaviour that the recipe's patches change.
-TESTS_PATCH = ROOT / "ci" / "upstream-tests.patch"
+TESTS_PATCH = ROOT / "tests" / "upstream-tests.patch"
 #: The engine that is not Spack; the others are pairs of ``ci/versions.yaml``.
 PIP = "pip"
 #: The MPI or compiler on PATH.
