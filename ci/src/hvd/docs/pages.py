@@ -11,7 +11,7 @@ import yaml
 from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.core.files import write_atomically
-from hvd.report import templates
+from hvd.report.text import render
 
 #: The lines before and after the generated part of a page.
 BEGIN = "<!-- made by ./hvd dev docs -->"
@@ -55,5 +55,5 @@ def write_seeds(check: bool) -> List[pathlib.Path]:
     """Write the page of the documents; with ``check``, refuse a stale one."""
     documents = load_seeds()
     answers = collections.Counter(p["answer"] for each in documents for p in each["procedures"])
-    text = templates.render("docs/seeds.md.j2", documents=documents, answers=answers)
+    text = render("docs/seeds.md.j2", documents=documents, answers=answers)
     return rewrite(SEEDS.with_suffix(".md"), "", text, check)

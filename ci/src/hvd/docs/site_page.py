@@ -13,7 +13,7 @@ from hvd.launch import batch, request
 from hvd.model import environment, site
 from hvd.model.environment import Environment
 from hvd.model.site import Site
-from hvd.report import templates
+from hvd.report.text import render
 from hvd.solve import kept, site_check
 
 README = paths.ROOT / "README.md"
@@ -32,7 +32,7 @@ def write(check: bool) -> List[pathlib.Path]:
 
 def environments() -> str:
     """Return the README's table of environments, and the names of those that are retired."""
-    return templates.render(
+    return render(
         "docs/environments.md.j2",
         environments=[environment.load(name) for name in environment.names()],
         retired=lambda each: site.of(each.name).status.state == "retired",
@@ -73,7 +73,7 @@ def page(machine: Site) -> str:
         for package, entries in site_check.externals(site_check.file(machine.name)).items()
         for each in entries
     ]
-    return templates.render(
+    return render(
         "docs/site.md.j2",
         site=machine,
         scheduler=site.launchers().schedulers[machine.scheduler],

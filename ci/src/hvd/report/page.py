@@ -6,29 +6,22 @@ import pathlib
 from typing import Any, Dict, Iterator, List
 
 from hvd.core import process
-from hvd.report import RunReport, templates, text, verdict
-from hvd.report.text import duration, figures, size
+from hvd.report import RunReport, text, verdict
 
 
 def render(report: RunReport, directory: pathlib.Path) -> str:
     """Return ``report.md`` for ``directory``."""
     steps = [(stage.name, step) for stage in report.stages for step in stage.steps]
-    return templates.render(
+    return text.render(
         "report/report.md.j2",
         report=report,
         problems=verdict.problems(report),
         sentence=verdict.sentence(report),
         steps=steps,
         longest=max((step.seconds for _, step in steps), default=0),
-        operations=text.table(
-            ["Operation", "Element types", *(c["name"] for c in report.checks if c["operations"])],
-            _operations(report),
-        ),
-        bandwidth=text.table(
-            ["Check", "Method", "Message size", "Time", "Bus bandwidth", ""],
-            _bandwidth(report),
-            right=["Message size", "Time"],
-        ),
+        checks=[check["name"] for check in report.checks if check["operations"]],
+        operations=list(_operations(report)),
+        bandwidth=list(_bandwidth(report)),
         link=lambda path, shown="": text.link(path, directory, shown),
         tail=lambda log: process.tail(directory / log),
     )
@@ -51,7 +44,7 @@ def _operation(rows: List[Dict[str, Any]]) -> str:
     verdict = f"wrong or unfinished on rank {', '.join(wrong)}" if wrong else "ok"
     ranks = {rank for row in rows for rank in row["seconds"]}
     spent = (sum(row["seconds"].get(rank) or 0.0 for row in rows) for rank in ranks)
-    return f"{verdict}, {duration(max(spent))}"
+    return f"{verdict}, {text.duration(max(spent))}"
 
 
 def _bandwidth(report: RunReport) -> Iterator[List[str]]:
@@ -60,7 +53,6 @@ def _bandwidth(report: RunReport) -> Iterator[List[str]]:
     most = max((row["bus_mb_s"] for check in shown for row in check["bandwidth"]), default=0)
     for check in shown:
         for row in sorted(check["bandwidth"], key=lambda row: (row["method"], row["bytes"])):
-            rate = f"{figures(row['bus_mb_s'])} MB/s"
-            time = duration(row["seconds"])
+            time, rate = text.duration(row["seconds"]), f"{text.figures(row['bus_mb_s'])} MB/s"
             bar = text.bar(row["bus_mb_s"], most)
-            yield [check["name"], row["method"], size(row["bytes"]), time, rate, bar]
+            yield [check["name"], row["method"], text.size(row["bytes"]), time, rate, bar]

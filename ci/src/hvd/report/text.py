@@ -1,13 +1,14 @@
-"""Durations, sizes, and Markdown that shows text from elsewhere as it is."""
+"""Pages in Markdown: durations, sizes, tables, and text from elsewhere shown as it is."""
 
 from __future__ import annotations
 
-import math
 import os
 import pathlib
 import re
-from typing import Container, Iterable, List, Sequence
+from typing import Any, Container, Iterable, List, Sequence
 from urllib.parse import quote
+
+from hvd.core import templates
 
 _ESCAPE_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-_]")
 # What XML 1.0 cannot hold, not even as a character reference.
@@ -47,12 +48,11 @@ def table(
     return [*("| " + " | ".join(row) + " |" for row in cells), ""]
 
 
-def fenced(text: str) -> str:
+def fenced(text: str) -> Markdown:
     """Return a code block that holds ``text``, whatever backticks are in it."""
     text = plain(text).rstrip("\n")
-    longest = max((len(run) for run in re.findall("`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}text\n{text}\n{fence}"
+    fence = max(["``", *re.findall("`{3,}", text)], key=len) + "`"
+    return Markdown(f"{fence}text\n{text}\n{fence}")
 
 
 def code(text: str) -> Markdown:
@@ -95,11 +95,9 @@ def duration(seconds: float) -> str:
 
 def figures(number: float) -> str:
     """Return a positive ``number`` with three significant digits, or all before the point."""
-    if number == 0:
-        return "0"
-    # Rounded first: 9.996 is 10.0.
-    exponent = math.floor(math.log10(float(f"{number:.2e}")))
-    return f"{number:.{max(0, 2 - exponent)}f}"
+    if number == 0 or number >= 999.5:
+        return f"{number:.0f}"
+    return f"{number:#.3g}".rstrip(".")
 
 
 def size(count: float) -> str:
@@ -114,3 +112,16 @@ def size(count: float) -> str:
 def plural(count: int, noun: str) -> str:
     """Return ``count`` and ``noun``, such as ``1 check`` or ``2 checks``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def render(template: str, **context: Any) -> str:
+    """Render a template of Jinja with ``context``; the text ends in one line break.
+
+    A template lies beside the module that renders it and is named from ``ci/src/hvd``, such as
+    ``docs/site.md.j2``.  It has `escape` as the filter ``cell``, and the other functions above.
+    """
+    jinja = templates.environment()
+    own = (code, fenced, duration, size, figures, plural, bar)
+    jinja.filters.update({each.__name__: each for each in own}, cell=escape)
+    jinja.globals["table"] = lambda *args, **options: "\n".join(table(*args, **options))
+    return jinja.get_template(template).render(context).rstrip("\n") + "\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 from typing import Iterator, List, NamedTuple, Optional, Sequence
 
@@ -62,14 +61,15 @@ def sentence(report: RunReport) -> str:
 
 def junit(report: RunReport) -> bytes:
     """Return the report as Jenkins and GitLab read it: a suite for each stage."""
+    run = f"{report.environment}.{report.engine}"
     xml = junitparser.JUnitXml(f"hvd {report.environment} {report.engine}")
     for stage, group in itertools.groupby(cases(report), key=lambda case: case.stage):
         suite = junitparser.TestSuite(stage)
         suite.timestamp = report.started
         for case in group:
             # Jenkins and GitLab identify a test case by its class name and name
-            classname = f"hvd.{report.environment}.{report.engine}.{stage}"
-            made = junitparser.TestCase(plain(case.name), classname, round(case.seconds, 6))
+            name = plain(case.name)
+            made = junitparser.TestCase(name, f"hvd.{run}.{stage}", round(case.seconds, 6))
             if case.failures:
                 failure = junitparser.Failure(plain(case.failures[0]))
                 failure.text = plain("\n".join([*case.failures, f"log: {case.log}"]))
@@ -79,6 +79,4 @@ def junit(report: RunReport) -> bytes:
             suite.add_testcase(made)
         xml.add_testsuite(suite)
     xml.update_statistics()
-    buffer = io.BytesIO()
-    xml.write(buffer, pretty=True)
-    return buffer.getvalue()
+    return xml.tostring()
