@@ -5,7 +5,7 @@ from typing import Any, Dict
 import horovod.keras as horovod
 import keras
 import numpy as np
-from program_training import MOMENTUM, RATE, SHAPES, Arrays, Batches, Trainer
+from program_session import MOMENTUM, RATE, SHAPES, Arrays, Batches, Trainer
 
 keras.backend.set_floatx("float64")
 broadcast_by = "keras BroadcastGlobalVariablesCallback"

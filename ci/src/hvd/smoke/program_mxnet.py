@@ -5,8 +5,7 @@ from typing import Any, Dict, List
 import horovod.mxnet as horovod
 import mxnet as mx
 import numpy as np
-from program_session import Session
-from program_training import MOMENTUM, RATE, Arrays, Batches, Trainer
+from program_session import MOMENTUM, RATE, Arrays, Batches, Session, Trainer
 
 # A rank may contribute no rows, and a shape with a zero in it means "unknown" otherwise:
 # https://mxnet.apache.org/versions/1.9.1/api/python/docs/api/mxnet/util/index.html

@@ -5,15 +5,17 @@ a rank has started tells how far it got.
 """
 
 import functools
+import importlib
+import itertools
 import statistics
 import time
+import timeit
 from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
 import program_reference as reference
-import program_training
 from program_reference import exactly, inputs, reduced
-from program_session import Session
+from program_session import Session, training
 
 SIZES = (1, 3, 1000, 2**16 + 1)
 QUICK_SIZES = (1, 1000)
@@ -34,31 +36,27 @@ def run(session: Session) -> None:
 def allreduce(session: Session) -> None:
     """Every reduction of every element type at several sizes; large sums in float32."""
     for operation in reference.REDUCTIONS:
-        name = f"allreduce {operation}"
         constant = "allreduce" if operation in ("sum", "average") else operation.capitalize()
-        if session.lacks(name, constant):
+        if session.lacks(f"allreduce {operation}", constant):
             continue
         # https://github.com/horovod/horovod/issues/2054
         dtypes = session.reducible(operation, (0, 20))
-        cases = [(dtypes, each) for each in (QUICK_SIZES if session.quick else SIZES)]
+        cases = [(each, dtypes) for each in (QUICK_SIZES if session.quick else SIZES)]
         if operation == "sum" and not session.quick:
-            cases += [(["float32"], each) for each in LARGE_SIZES]
+            cases += [(each, ["float32"]) for each in LARGE_SIZES]
         call = functools.partial(session.allreduce, operation=operation)
         expect = functools.partial(reduced, operation)
-        for types, elements in cases:
-            session.collective(name, types, [(elements,)] * session.size, call, expect, operation)
-
-
-def compression(session: Session) -> None:
-    """A sum of float32 that travels as bfloat16, and is rounded as that."""
-    if "bfloat16" in session.dtypes:
+        for elements, types in cases:
+            shapes = [(elements,)] * session.size
+            session.collective(f"allreduce {operation}", call, expect, shapes, types, operation)
+    if "bfloat16" in session.dtypes:  # a sum of float32 travels as that, and is rounded as that
         narrow = session.hvd.Compression.bf16
         session.collective(
             "allreduce sum compressed to bfloat16",
-            ["float32"],
-            [(333,)] * session.size,
             functools.partial(session.allreduce, operation="sum", compression=narrow),
             lambda arrays, _: reduced("sum", arrays, "bfloat16"),
+            [(333,)] * session.size,
+            ["float32"],
         )
 
 
@@ -74,8 +72,8 @@ def several(session: Session) -> None:
         cases.append(("grouped", grouped, ["float32"], 5))
     for kind, call, dtypes, count in cases:
         tensors, expected = {}, []
-        for i in range(count):
-            key, dtype = f"{kind} allreduce sum {i}", dtypes[i % len(dtypes)]
+        for i, dtype in zip(range(count), itertools.cycle(dtypes)):
+            key = f"{kind} allreduce sum {i}"
             arrays = inputs(key, [(1 + 37 * i,)] * session.size, dtype)
             tensors[key] = session.tensor(arrays[session.rank])
             expected.append(reduced("sum", arrays, dtype))
@@ -84,27 +82,16 @@ def several(session: Session) -> None:
         session.check(f"{kind} allreduce sum", start, expected, ", ".join(dtypes), elements)
 
 
-def allgather(session: Session) -> None:
-    """A different number of rows from each rank, none from rank 0."""
-    session.collective(
-        "allgather ragged",
-        session.dtypes,
-        [(2 * rank, 5) for rank in range(session.size)],
-        session.hvd.allgather,
-        lambda arrays, _: exactly(np.concatenate(arrays)),
-    )
-
-
-def broadcast(session: Session) -> None:
-    """From each rank."""
+def allgather_and_broadcast(session: Session) -> None:
+    """A different number of rows from each rank, none from rank 0; and from each rank to all."""
+    shapes = [(2 * rank, 5) for rank in range(session.size)]
+    together = lambda arrays, _: exactly(np.concatenate(arrays))  # noqa: E731
+    session.collective("allgather ragged", session.hvd.allgather, together, shapes)
     for root in range(session.size):
-        session.collective(
-            f"broadcast from rank {root}",
-            session.dtypes,
-            [(7, 11)] * session.size,
-            functools.partial(session.hvd.broadcast, root_rank=root),
-            lambda arrays, _, root=root: exactly(arrays[root]),
-        )
+        call = functools.partial(session.hvd.broadcast, root_rank=root)
+        expect = lambda arrays, _, root=root: exactly(arrays[root])  # noqa: E731
+        shapes = [(7, 11)] * session.size
+        session.collective(f"broadcast from rank {root}", call, expect, shapes)
 
 
 def alltoall(session: Session) -> None:
@@ -112,8 +99,7 @@ def alltoall(session: Session) -> None:
     everyone = np.arange(session.size)
     # rows that the rank of the row sends to the rank of the column
     splits = ((everyone[:, None] + 2 * everyone) % (session.size + 1)).astype(np.int32)
-    counts = session.tensor(splits[session.rank])
-    received = splits[:, session.rank]
+    counts, received = session.tensor(splits[session.rank]), splits[:, session.rank]
 
     def call(tensor: Any, name: str) -> Any:
         result = session.hvd.alltoall(tensor, counts, name=name)
@@ -126,7 +112,7 @@ def alltoall(session: Session) -> None:
         return [exactly(np.concatenate(parts)), exactly(received)]
 
     shapes = [(rows, 3) for rows in splits.sum(axis=1)]
-    session.collective("alltoall uneven", session.dtypes, shapes, call, expect)
+    session.collective("alltoall uneven", call, expect, shapes)
 
 
 def process_sets(session: Session) -> None:
@@ -134,38 +120,36 @@ def process_sets(session: Session) -> None:
     everyone = list(range(session.size))
     # The set of all ranks exists from the start; Horovod refuses to add it again.
     all_ranks = session.hvd.global_process_set
-    sets = [session.hvd.add_process_set([r]) for r in everyone] if len(everyone) > 1 else []
+    sets = [session.hvd.add_process_set([r]) for r in everyone] if session.size > 1 else []
     own = sets[session.rank] if sets else all_ranks
     for label, group, members in (
         ("own rank", own, [session.rank]),
         ("all ranks", all_ranks, everyone),
     ):
 
-        def call(tensor: Any, name: str, group: Any = group) -> Tuple[Any, Any, Any]:
+        def call(tensor: Any, name: str, group: Any = group) -> List[Any]:
             result = session.allreduce(tensor, name, "sum", process_set=group)
-            return group.size(), group.rank(), result
+            return [group.size(), group.rank(), result]
 
         def expect(arrays: Any, dtype: str, members: List[int] = members) -> List[Any]:
             total = reduced("sum", [arrays[rank] for rank in members], dtype)
             return [len(members), members.index(session.rank), total]
 
         name = f"allreduce sum in process set of {label}"
-        session.collective(name, ["float32"], [(100,)] * session.size, call, expect)
+        session.collective(name, call, expect, [(100,)] * session.size, ["float32"])
 
 
 def objects(session: Session) -> None:
     """Python objects whose length depends on the rank, broadcast and gathered."""
-    every = [
-        {"text": "x" * (100 * rank + 1), "in": [rank, (1.5,)]} for rank in range(session.size)
-    ]
-    mine, root = every[session.rank], session.size - 1
+    every = [{"text": "x" * (100 * r + 1), "in": [r, (1.5,)]} for r in range(session.size)]
+    root = session.size - 1
     for name, options, expected in (
         ("broadcast_object", {"root_rank": root}, every[root]),
         ("allgather_object", {}, every),
     ):
         if not session.lacks(name, name):
-            call = functools.partial(getattr(session.hvd, name), mine, name=name, **options)
-            session.check(name, call, expected)
+            function, mine = getattr(session.hvd, name), every[session.rank]
+            session.check(name, functools.partial(function, mine, name=name, **options), expected)
 
 
 def barrier(session: Session) -> None:
@@ -218,26 +202,23 @@ def mpi4py(session: Session) -> None:
         import mpi4py
 
         mpi4py.rc.initialize = mpi4py.rc.finalize = False
-        from mpi4py import MPI
-
-        return MPI
+        return importlib.import_module("mpi4py.MPI")
 
     mpi = session.mpi = session.recorder.check("import of mpi4py", load)
-    world = mpi.COMM_WORLD
-    place = [session.rank, session.size]
+    world, place = mpi.COMM_WORLD, [session.rank, session.size]
     session.check("mpi4py world", lambda: [world.Get_rank(), world.Get_size()], place)
     # Horovod's background thread is in MPI at the same time.
     session.check("mpi4py thread level", mpi.Query_thread, mpi.THREAD_MULTIPLE)
-    name = "mpi4py Allreduce sum"
-    arrays = inputs(name, [(1000,)] * session.size, "float64")
-    expected, result = reduced("sum", arrays, "float64"), np.empty(1000)
+    result = np.empty(1000)
 
-    def both() -> List[Any]:
-        world.Allreduce(arrays[session.rank], result, op=mpi.SUM)
-        by_horovod = session.allreduce(session.tensor(arrays[session.rank]), name, "sum")
-        return [session.tensor(result), by_horovod]
+    def both(tensor: Any, name: str) -> List[Any]:
+        world.Allreduce(session.array(tensor), result, op=mpi.SUM)
+        return [session.tensor(result), session.allreduce(tensor, name, "sum")]
 
-    session.check(name, both, [expected, expected], "float64", 1000)
+    twice = lambda arrays, dtype: [reduced("sum", arrays, dtype)] * 2  # noqa: E731
+    session.collective(
+        "mpi4py Allreduce sum", both, twice, [result.shape] * session.size, ["float64"]
+    )
 
 
 def bandwidth(session: Session) -> None:
@@ -268,48 +249,39 @@ def bandwidth(session: Session) -> None:
 
 def median(session: Session, call: Callable[[], None]) -> float:
     """Return the median seconds of 3 to 20 calls in about 0.3 s; as many on every rank."""
-
-    def timed() -> float:
-        begin = time.perf_counter()
-        call()
-        return time.perf_counter() - begin
-
-    repeats = min(20, max(3, int(0.3 / max(timed(), timed()))))
+    timer = timeit.Timer(call)
+    repeats = min(20, max(3, int(0.3 / max(timer.repeat(2, number=1)))))
     repeats = int(session.gather([repeats], "repeats").min())
-    return statistics.median(timed() for _ in range(repeats))
+    return statistics.median(timer.repeat(repeats, number=1))
 
 
 def reducescatter(session: Session) -> None:
     """Sum and average of every element type, with rows that the ranks cannot share evenly."""
+    shapes = [(3 * session.size - 1, 5)] * session.size
     for operation in ("sum", "average"):
-        session.collective(
-            f"reducescatter {operation}",
-            # https://github.com/horovod/horovod/pull/3815
-            session.reducible(operation, (0, 27)),
-            [(3 * session.size - 1, 5)] * session.size,
-            functools.partial(session.hvd.reducescatter, **session.reduction(operation)),
-            lambda arrays, dtype, operation=operation: reduced(
-                operation,
-                [np.array_split(array, session.size)[session.rank] for array in arrays],
-                dtype,
-            ),
-            operation,
-        )
+
+        def expect(arrays: Any, dtype: str, operation: str = operation) -> reference.Expected:
+            parts = [np.array_split(array, session.size)[session.rank] for array in arrays]
+            return reduced(operation, parts, dtype)
+
+        call = functools.partial(session.hvd.reducescatter, **session.reduction(operation))
+        # https://github.com/horovod/horovod/pull/3815
+        dtypes = session.reducible(operation, (0, 27))
+        name = f"reducescatter {operation}"
+        session.collective(name, call, expect, shapes, dtypes, operation)
 
 
 #: What is checked, the function of Horovod that it needs, and the check.
 CHECKS = (
     ("allreduce", "allreduce", allreduce),
-    ("compression", "allreduce", compression),
     ("fused allreduce", "allreduce", several),
-    ("allgather", "allgather", allgather),
-    ("broadcast", "broadcast", broadcast),
+    ("allgather", "allgather", allgather_and_broadcast),
     ("alltoall", "alltoall", alltoall),
     ("process sets", "add_process_set", process_sets),
     ("objects", "allreduce", objects),
     ("barrier", "barrier", barrier),
     ("join", "join", join),
-    ("training", "allreduce", program_training.run),
+    ("training", "allreduce", training),
     ("mpi4py", "allreduce", mpi4py),
     ("bandwidth", "allreduce", bandwidth),
     # With Gloo in Horovod 0.28.1, an allreduce of 256 KiB or more takes ten times as long, or

@@ -1,7 +1,12 @@
-"""One rank: its framework, its Horovod, and what that Horovod can do."""
+"""One rank: its framework, its Horovod, what that Horovod can do, and how it trains.
+
+All frameworks train the same network: tanh of a linear layer, and a linear layer; mean squared
+error; stochastic gradient descent with `RATE` and `MOMENTUM`; float64.
+"""
 
 import argparse
 import functools
+import importlib
 import inspect
 import os
 from types import ModuleType
@@ -11,6 +16,18 @@ import horovod
 import numpy as np
 import program_reference as reference
 from program_reference import Expected
+
+RATE, MOMENTUM = 0.1, 0.9
+#: Shapes of the network's weights: for each layer those of its inputs by outputs, and the bias.
+SHAPES = ((5, 8), (8,), (8, 1), (1,))
+
+_STEPS = 4
+_BATCH = 6  # samples of one rank
+
+Arrays = List[np.ndarray]
+Batches = List[Tuple[np.ndarray, np.ndarray]]
+#: Make a step for each batch on a network; with Horovod if the last argument is true.
+Trainer = Callable[[Any, Batches, bool], None]
 
 
 class Session:
@@ -22,9 +39,9 @@ class Session:
     data of a tensor, of float32 for bfloat16.
 
     To train, it has: ``network(weights)`` returns a network with weights of
-    `program_training.SHAPES`, and ``weights(network)`` these; ``broadcast(network)`` gives the
+    `SHAPES`, and ``weights(network)`` these; ``broadcast(network)`` gives the
     network of rank 0 to all by the function named ``broadcast_by``; ``trainers()`` returns, by
-    the names of their checks, each `program_training.Trainer`.
+    the names of their checks, each `Trainer`.
     """
 
     hvd: ModuleType
@@ -109,19 +126,19 @@ class Session:
     def collective(
         self,
         operation: str,
-        dtypes: Sequence[str],
-        shapes: Sequence[Sequence[int]],
         call: Callable[..., Any],
         expect: Callable[[List[np.ndarray], str], Any],
+        shapes: Sequence[Sequence[int]],
+        dtypes: Sequence[str] = (),
         reduction: str = "sum",
     ) -> None:
-        """Check for each of ``dtypes`` that ``call(tensor, name=name)`` is as expected.
+        """Check for each of ``dtypes``, or all, that ``call(tensor, name=name)`` is as expected.
 
         Args:
-            shapes: of what each rank contributes.
             expect: returns the right result for the contributions of all ranks, and their type.
+            shapes: of what each rank contributes.
         """
-        for dtype in dtypes:
+        for dtype in dtypes or self.dtypes:
             arrays = reference.inputs(operation, shapes, dtype, reduction)
             mine = arrays[self.rank]
             # the name has to be the same on all ranks
@@ -164,3 +181,60 @@ class Session:
         if operation != "average" or self.version >= since:
             return self.dtypes
         return [dtype for dtype in self.dtypes if not dtype.startswith("int")]
+
+
+def training(session: Session) -> None:
+    """Check the broadcast and every way of training of the framework, and of Keras."""
+    compare(session, session)
+    if session.keras:
+        compare(session, importlib.import_module("program_keras"))
+
+
+def compare(session: Session, framework: Any) -> None:
+    """Check that distributed steps equal those of one process on the joined batches.
+
+    The ``framework`` has what `Session` says of training.
+    """
+    samples, features = session.size * _BATCH, SHAPES[0][0]
+    x = reference.inputs("x", [(samples, features)] * _STEPS, "float64")
+    y = reference.inputs("y", [(samples, 1)] * _STEPS, "float64")
+    joined = list(zip(x, y))  # a batch of all ranks per step
+    mine = slice(session.rank * _BATCH, (session.rank + 1) * _BATCH)
+
+    def check(name: str, network: Any, call: Callable[[], None], alone: Any, most: float) -> None:
+        def verify(_: Any) -> str:
+            for index, pair in enumerate(zip(framework.weights(network), alone())):
+                expected = reference.Expected(pair[1], "float64", most)
+                wrong = reference.mismatch(pair[0], expected)
+                if wrong:
+                    return f"weight {index}: {wrong}"
+            return ""
+
+        elements = sum(int(np.prod(shape)) for shape in SHAPES)
+        session.recorder.check(name, call, verify, "float64", elements)
+
+    network = framework.network(_weights(session.rank))  # until rank 0's is broadcast
+    call = lambda: framework.broadcast(network)  # noqa: E731
+    check(framework.broadcast_by, network, call, lambda: _weights(0), 0.0)
+    for name, train in framework.trainers().items():
+        distributed = framework.network(_weights(0))
+
+        def steps(train: Any = train, network: Any = distributed) -> None:
+            train(network, [(x[mine], y[mine]) for x, y in joined], True)
+
+        def alone(train: Any = train) -> Arrays:
+            network = framework.network(_weights(0))
+            train(network, joined, False)
+            return framework.weights(network)
+
+        # A mean over ranks of means over equal batches is the mean over the joined batch, up
+        # to the order of additions: some hundred roundings of 1e-16 in float64, amplified a
+        # little by each step.  A lost or unscaled gradient changes the weights by 1e-2.
+        check(name, distributed, steps, alone, 1e-12)
+
+
+def _weights(rank: int) -> Arrays:
+    return [
+        reference.inputs(f"weights {index}", [shape] * (rank + 1), "float64")[rank] / 3
+        for index, shape in enumerate(SHAPES)
+    ]

@@ -7,8 +7,7 @@ from typing import Any, Dict, List
 import horovod.tensorflow as horovod
 import numpy as np
 import tensorflow as tf
-from program_session import Session
-from program_training import MOMENTUM, RATE, Arrays, Batches, Trainer
+from program_session import MOMENTUM, RATE, Arrays, Batches, Session, Trainer
 
 
 class Framework(Session):

@@ -6,8 +6,7 @@ from typing import Any, Dict, List
 import horovod.torch as horovod
 import numpy as np
 import torch
-from program_session import Session
-from program_training import MOMENTUM, RATE, Arrays, Batches, Trainer
+from program_session import MOMENTUM, RATE, Arrays, Batches, Session, Trainer
 
 # The ranks of a test share few cores; threads of their own would fight for them.
 torch.set_num_threads(1)
