@@ -76,14 +76,10 @@ def found(monkeypatch):
         monkeypatch.setattr(checks, "_framework", lambda subject: framework)
         return {each.name: each for each in checks.examine_built(subject)}
 
+    # the site's network needs one variable
+    site = type("Site", (), {"variables": staticmethod(lambda case, nodes: SITE)})
+    monkeypatch.setattr(checks.activation, "place", lambda built: (site, None))
     return examine
-
-
-@pytest.fixture(autouse=True)
-def site(monkeypatch):
-    """A site whose network needs one variable."""
-    needs = type("Site", (), {"variables": staticmethod(lambda case, nodes: SITE)})
-    monkeypatch.setattr(checks.activation, "place", lambda built: (needs, None))
 
 
 def test_a_sound_environment_is_ok(found):
@@ -174,16 +170,15 @@ def test_gpus_by_nvidia_smi(monkeypatch, header, rows, found):
     assert gather.gpus({}) == found
 
 
-def test_json_and_status_for_scripts(monkeypatch, hvd):
-    for state, status in ((State.ok, 0), (State.warn, 0), (State.unknown, 0), (State.fail, 1)):
-        monkeypatch.setattr(
-            checks, "examine", lambda *words, s=state: [checks.Check("x", s, "why", "do y")]
-        )
-        done = hvd("doctor", "perlmutter-hvd", "--json")
-        assert done.status == status
-        (found,) = json.loads(done.out)["checks"]
-        assert found == {"name": "x", "state": state.value, "detail": "why", "remedy": "do y"}
-        assert ("hint: do y" in hvd("doctor", "perlmutter-hvd").out) == (state is not State.ok)
+@pytest.mark.parametrize("state", State)
+def test_json_and_status_for_scripts(monkeypatch, hvd, state):
+    made = checks.Check("x", state, "why", "do y")
+    monkeypatch.setattr(checks, "examine", lambda *words: [made])
+    done = hvd("doctor", "perlmutter-hvd", "--json")
+    assert done.status == (state is State.fail)
+    (found,) = json.loads(done.out)["checks"]
+    assert found == {"name": "x", "state": state.value, "detail": "why", "remedy": "do y"}
+    assert ("hint: do y" in hvd("doctor", "perlmutter-hvd").out) == (state is not State.ok)
 
 
 def test_what_was_not_built_is_the_one_finding(hvd):

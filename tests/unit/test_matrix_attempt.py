@@ -185,12 +185,8 @@ def test_horovod_s_tests_run_once_a_controller_and_every_rank_must_finish(tmp_pa
     (tmp_path / "cache" / "horovod").mkdir(parents=True)
     (tmp_path / "cache" / "horovod" / commit).symlink_to(tmp_path / "source")
     monkeypatch.setattr(ranks, "patch", lambda *_: None)
-    few = {
-        **matrix.upstream,
-        "requirements": ["--help"],
-        "files": {"pytorch": ["parallel/test_torch.py"]},
-    }
-    chosen = dataclasses.replace(matrix, upstream=few)
+    few = {"requirements": ["--help"], "files": {"pytorch": ["parallel/test_torch.py"]}}
+    chosen = dataclasses.replace(matrix, upstream={**matrix.upstream, **few})
 
     def run(reached):
         variables = {"PATH": f"{tmp_path}:/usr/bin:/bin", "RANKS": reached}

@@ -64,7 +64,10 @@ def matrix(
     options = Options(jobs or machine.cores(), limit * 60.0, cuda, upstream_tests, examples)
     if listed:
         for cell in asked:
-            words = [_state(known, cell, before.get(cell.id))]
+            last = before.get(cell.id)
+            words = [last.result if last else "not tried"]
+            if stale := last.stale(known, cell) if last else []:
+                words.append(f"stale ({', '.join(stale)})")
             if missing := here.lacks(known, cell):
                 words.append(f"not here: {missing}")
             console.out.print(f"{cell.id}: {'; '.join(words)}", markup=False)
@@ -72,14 +75,6 @@ def matrix(
     if resume:
         asked = [each for each in asked if _todo(known, each, before.get(each.id), options)]
     _run(known, asked, before, options)
-
-
-def _state(known: Matrix, cell: Cell, before: Optional[Result]) -> str:
-    """Return the last result of a cell, and what has changed since."""
-    if not before:
-        return "not tried"
-    stale = before.stale(known, cell)
-    return f"{before.result}, stale ({', '.join(stale)})" if stale else before.result
 
 
 def _todo(known: Matrix, cell: Cell, before: Optional[Result], options: Options) -> bool:

@@ -68,17 +68,10 @@ def page(matrix: Matrix, found: Mapping[str, Result]) -> str:
     header = ["Horovod", "Versions", "Frameworks", "Python", "Engine", "Cells"]
     made = rows("horovod", older, "framework", "python", "engine")
     lines += ["### Older releases", "", *table(header, made)]
-    axes = ("controllers", "operations", "cmake", "compiler", "target", "engine")
-    usual = Cell("")
-    others = [
-        row
-        for axis in axes
-        for row in rows(
-            axis,
-            [c for c in matrix.cells if getattr(c, axis) != getattr(usual, axis)],
-            "framework",
-        )
-    ]
+    others: List[List[str]] = []
+    for axis in ("controllers", "operations", "cmake", "compiler", "target", "engine"):
+        unusual = [c for c in matrix.cells if getattr(c, axis) != getattr(Cell, axis)]
+        others += rows(axis, unusual, "framework")
     header = ["Value", "Versions", "Frameworks", "Cells"]
     lines += ["### Other controllers, operations, CMakes, compilers, processors, engines", ""]
     lines += table(header, others)
