@@ -7,7 +7,6 @@ import pathlib
 import sys
 from typing import Any, Dict, List
 
-from hvd.core import paths
 from hvd.model import environment
 from hvd.model.environment import Environment
 from hvd.model.versions import pinned
@@ -16,40 +15,32 @@ from hvd.solve.spack import Spack
 
 VERSIONS = {"torch": "2.13.0", "setuptools": "82.0.0"}
 NEEDED = ("numpy", "cloudpickle", "psutil", "pyyaml", "packaging", "setuptools", "cffi")
+PYTHON = {"version": "3.8.18", "prefix": "/site", "executable": "/site/bin/python", "header": True}
 
 
 def interpreter(*frameworks: str) -> Dict[str, Any]:
     """What an interpreter has, see `hvd.host.externals.ask`."""
-    return {
-        "python": {
-            "version": "3.8.18",
-            "prefix": "/site",
-            "executable": "/site/bin/python",
-            "header": True,
-        },
-        "distributions": {
-            name: {"version": VERSIONS.get(name, "2.15.0"), "prefix": "/site"}
-            for name in (*NEEDED, *frameworks)
-        },
-        "frameworks": {},
+    distributions = {
+        name: {"version": VERSIONS.get(name, "2.15.0"), "prefix": "/site"}
+        for name in (*NEEDED, *frameworks)
     }
+    return {"python": {**PYTHON}, "distributions": distributions, "frameworks": {}}
 
 
 #: Answers as `plan.json` beside it says, and writes down what it was asked.
 PROGRAM = """#!{python}
 import json, os, pathlib, sys
-home = pathlib.Path({home!r})
-words = sys.argv[1:]
+home, words = pathlib.Path({home!r}), sys.argv[2:]
 with open(home / "calls", "a") as calls:
     calls.write(json.dumps(words) + "\\n")
 plan = json.loads((home / "plan.json").read_text())
-scope = pathlib.Path(os.environ["SPACK_USER_CONFIG_PATH"])
-if set(words) & set(plan["fails"]):
+if plan["fails"] in words:
     sys.exit("==> Error: it fails")
 if "find" in words and plan["compiler"]:
-    external = {{"spec": "gcc@12.2.0"}}
-    external["extra_attributes"] = {{"compilers": {{"cxx": "/usr/bin/c++"}}}}
-    text = json.dumps({{"packages": {{"gcc": {{"externals": [external]}}}}}})
+    attributes = {{"compilers": {{"cxx": "/usr/bin/c++"}}}}
+    externals = [{{"spec": "gcc@12.2.0", "extra_attributes": attributes}}]
+    scope = pathlib.Path(os.environ["SPACK_USER_CONFIG_PATH"])
+    text = json.dumps({{"packages": {{"gcc": {{"externals": externals}}}}}})
     (scope / "packages.yaml").write_text(text)
 if "concretize" in words:
     directory = pathlib.Path(words[words.index("-e") + 1])
@@ -59,67 +50,6 @@ if "python" in words:
     print("==> a warning")
     print(json.dumps(plan[pathlib.Path(words[words.index("python") + 1]).stem]))
 """
-SETUP = """
-spack() { export SPACK_ENV="$3" SEEN="$SECRET"; }
-"""
-
-
-class FakeSpack:
-    """A stand-in for ``spack`` below ``home``.
-
-    `plan` says what it does: ``lock``, the concrete specs that it solves any environment with, and
-    ``locks``, those of an environment by its name; ``fails``, words that make it fail; what a
-    program of ``solve/queries`` prints, by name; ``compiler``, whether it finds one.
-    """
-
-    def __init__(self, home: pathlib.Path) -> None:
-        self.home = home
-        for name, text in (
-            ("bin/spack", PROGRAM.format(python=sys.executable, home=str(home))),
-            ("share/spack/setup-env.sh", SETUP),
-            ("lib/spack/spack/__init__.py", '__version__ = "1.2.0"\n'),
-        ):
-            (home / name).parent.mkdir(parents=True)
-            (home / name).write_text(text)
-        (home / "bin/spack").chmod(0o755)
-        self.plan: Dict[str, Any] = {
-            "lock": {},
-            "locks": {},
-            "fails": [],
-            "compiler": True,
-            "prune": {"unneeded": ["llvm"], "compilers_here": True},
-            "sources": [],
-            "built": {},
-        }
-        self.spack = Spack(home, home / "packages", pinned().pairs[0], {})
-
-    def let(self, **changes: Any) -> None:
-        """Change the plan."""
-        self.plan.update(changes)
-        (self.home / "plan.json").write_text(json.dumps(self.plan))
-
-    def calls(self) -> List[List[str]]:
-        """The arguments of each call since the last time."""
-        file = self.home / "calls"
-        lines = file.read_text().splitlines() if file.exists() else []
-        file.unlink(missing_ok=True)
-        return [json.loads(line)[1:] for line in lines]
-
-    def commands(self) -> List[str]:
-        """The same, each by the word that says what it is."""
-        told = ("find", "concretize", "install", "uninstall")
-        found = []
-        for words in self.calls():
-            programs = [pathlib.Path(word).stem for word in words if word.endswith(".py")]
-            found += [word for word in words if word in told] or programs
-        return found
-
-
-def pytorch_environment() -> Environment:
-    """An environment for this machine, in a directory of its own."""
-    return environment.derive(
-        environment.load("local-hvd"), "py-horovod@0.28.1 +mpi+gloo frameworks:=pytorch"
-    )
 
 
 def node(name: str, version: str, **more: Any) -> Dict[str, Any]:
@@ -147,12 +77,53 @@ BUILT = {
 }
 
 
-def fake_spack(home: pathlib.Path) -> FakeSpack:
-    """A stand-in that can solve and build `pytorch_environment`."""
-    paths.state().mkdir(exist_ok=True)
-    fake = FakeSpack(home)
-    fake.let(lock=LOCK, built=BUILT)
-    return fake
+class FakeSpack:
+    """A stand-in for ``spack`` below ``home``, which solves and builds `pytorch_environment`.
+
+    `let` changes what it does: ``lock``, the concrete specs that it solves any environment with,
+    and ``locks``, those of an environment by its name; ``fails``, a word that makes it fail; what
+    a program of ``solve/queries`` prints, by name; ``compiler``, whether it finds one.
+    """
+
+    def __init__(self, home: pathlib.Path) -> None:
+        self.home = home
+        for name, text in (
+            ("bin/spack", PROGRAM.format(python=sys.executable, home=str(home))),
+            ("share/spack/setup-env.sh", 'spack() { export SEEN="$HVD_SITES $3"; }\n'),
+            ("lib/spack/spack/__init__.py", '__version__ = "1.2.0"\n'),
+        ):
+            (home / name).parent.mkdir(parents=True)
+            (home / name).write_text(text)
+        (home / "bin/spack").chmod(0o755)
+        prune = {"unneeded": ["llvm"], "compilers_here": True}
+        self.plan = {"lock": LOCK, "locks": {}, "fails": "", "compiler": True}
+        self.let(prune=prune, sources=[], built=BUILT)
+        self.spack = Spack(home, home / "packages", pinned().pairs[0], {})
+
+    def let(self, **changes: Any) -> None:
+        """Change the plan."""
+        self.plan.update(changes)
+        (self.home / "plan.json").write_text(json.dumps(self.plan))
+
+    def calls(self) -> List[List[str]]:
+        """The arguments of each call since the last time."""
+        file = self.home / "calls"
+        lines = file.read_text().splitlines() if file.exists() else []
+        file.unlink(missing_ok=True)
+        return [json.loads(line) for line in lines]
+
+    def commands(self) -> List[str]:
+        """The same, each by the command, or the query, that it is."""
+        told = ("find", "concretize", "install", "uninstall", "prune.py", "sources.py")
+        words = [pathlib.Path(word).name for call in self.calls() for word in call]
+        return [word.replace(".py", "") for word in words if word in told]
+
+
+def pytorch_environment() -> Environment:
+    """An environment for this machine, in a directory of its own."""
+    return environment.derive(
+        environment.load("local-hvd"), "py-horovod@0.28.1 +mpi+gloo frameworks:=pytorch"
+    )
 
 
 def site_solution(name: str) -> Dict[str, Any]:
@@ -167,9 +138,5 @@ def site_solution(name: str) -> Dict[str, Any]:
         nodes.append(node(package, version, external=external))
     wanted = site_check.architecture(chosen.specs[0])
     for each in nodes:
-        each["arch"] = {
-            "platform": "linux",
-            "platform_os": wanted["os"],
-            "target": {"name": wanted["target"]},
-        }
+        each["arch"].update(platform_os=wanted["os"], target={"name": wanted["target"]})
     return {str(number): each for number, each in enumerate(nodes)}

@@ -16,9 +16,10 @@ from hvd.model import built, environment
 from hvd.model.solution import DagNode
 from hvd.report import RunReport
 from hvd.smoke.run import Check
+from hvd.model.versions import pinned
 from hvd.solve.location import Sources
+from hvd.solve.spack import Spack
 from tests import builds
-from tests.unit.building import fake_spack
 
 NAME = environment.DEFAULT
 STAGES = ("setup", "concretize", "build", "smoke")
@@ -221,7 +222,7 @@ def test_pip_does_not_take_the_place_of_a_spack_that_was_asked_for(no_spack, nam
 
 @pytest.mark.parametrize("engine", ["auto", "spack"])
 def test_spack_builds_where_there_is_one(monkeypatch, workplace, engine):
-    spack = fake_spack(workplace / "spack").spack
+    spack = Spack(workplace, workplace / "packages", pinned().pairs[0], {})
     monkeypatch.setattr(engine_spack, "locate", lambda sources, task: spack)
     subject = environment.load("perlmutter-hvd")
     outcome = pipeline.run(subject, Options(engine=engine, jobs=2), "setup")

@@ -11,19 +11,20 @@ from hvd.engines import engine_spack, solve_all
 from hvd.engines.pipeline import Options
 from hvd.model import environment
 from hvd.solve import kept
-from tests.unit.building import fake_spack, site_solution
+from tests.unit.building import FakeSpack, site_solution
 
 NAMES = ["summit-hvd", "perlmutter-hvd"]
 
 
 @pytest.fixture
-def fake(workplace, monkeypatch):
+def fake(workplace, state, monkeypatch):
     """A Spack that solves `NAMES`, in a copy of the environments."""
     copied = workplace / "environments"
     left = shutil.ignore_patterns("spack.lock", ".spack-env", "externals.yaml")
     shutil.copytree(paths.ENVIRONMENTS, copied, symlinks=True, ignore=left)
     monkeypatch.setattr(paths, "ENVIRONMENTS", copied)
-    made = fake_spack(workplace / "spack")
+    state.mkdir()
+    made = FakeSpack(workplace / "spack")
     made.let(locks={name: site_solution(name) for name in NAMES})
     monkeypatch.setattr(engine_spack, "locate", lambda sources, task: made.spack)
     return made
