@@ -54,54 +54,61 @@ def test_a_build_for_cpus_with_both_controllers():
     }
 
 
-def test_one_controller():
-    mpi, gloo = environment("+mpi~gloo"), environment("~mpi+gloo")
-    assert {"HOROVOD_WITH_MPI", "HOROVOD_WITHOUT_GLOO", "MPI_HOME"} <= mpi.keys()
-    assert {"HOROVOD_WITH_GLOO", "HOROVOD_WITHOUT_MPI"} <= gloo.keys()
-    assert not {"HOROVOD_WITH_MPI", "MPI_HOME"} & gloo.keys()
+BUILDS = {
+    # spec: what is set, and what is not
+    "+mpi~gloo": ({"HOROVOD_WITH_MPI": "1", "HOROVOD_WITHOUT_GLOO": "1", "MPI_HOME": "/mpi"}, ""),
+    "~mpi+gloo": ({"HOROVOD_WITHOUT_MPI": "1"}, "HOROVOD_WITH_MPI MPI_HOME"),
+    # 0.19 needs CMake for Gloo alone, and the recipe depends on it then
+    "@0.19.5 ~gloo": ({}, "HOROVOD_CMAKE"),
+    "@0.19.5 +gloo": ({"HOROVOD_CMAKE": "/cmake/bin/cmake"}, ""),
+    "+cuda cuda_arch=70,80": (
+        {
+            "HOROVOD_GPU": "CUDA",
+            "HOROVOD_GPU_OPERATIONS": "NCCL",
+            "HOROVOD_NCCL_LINK": "SHARED",
+            "HOROVOD_NCCL_HOME": "/nccl",
+            "HOROVOD_CUDA_HOME": "/cuda",
+            "CUDA_HOME": "/cuda",
+            "HOROVOD_BUILD_CUDA_CC_LIST": "70,80",
+        },
+        "HOROVOD_GPU_ALLREDUCE HOROVOD_WITHOUT_NVTX",
+    ),
+    f"{CUDA} nccl_link=static": ({"HOROVOD_NCCL_LINK": "STATIC"}, ""),
+    ROCM: (
+        {
+            "HOROVOD_GPU": "ROCM",
+            "HOROVOD_ROCM_HOME": "/opt/rocm",
+            "HIPCXX": "/opt/rocm/llvm/bin/clang++",
+            "HOROVOD_BUILD_ROCM_ARCH_LIST": "gfx90a",
+            "HOROVOD_GPU_OPERATIONS": "NCCL",
+        },
+        "HOROVOD_CUDA_HOME",
+    ),
+    f"+ddl~nccl {CUDA} target=power9le": (
+        {"HOROVOD_GPU_ALLREDUCE": "DDL", "HOROVOD_DDL_HOME": "/ddl"},
+        "HOROVOD_GPU_OPERATIONS",
+    ),
+    # Keras uses the plugin of TensorFlow
+    "frameworks:=keras": ({"HOROVOD_WITH_TENSORFLOW": "1", "HOROVOD_WITHOUT_PYTORCH": "1"}, ""),
+}
 
 
-def test_a_release_without_cmake_is_not_told_of_one():
-    """0.19 needs CMake for Gloo alone, and the recipe depends on it then."""
-    assert "HOROVOD_CMAKE" not in environment("~gloo", "0.19.5")
-    assert environment("+gloo", "0.19.5")["HOROVOD_CMAKE"] == "/cmake/bin/cmake"
+@pytest.mark.parametrize("text", BUILDS)
+def test_each_variant_sets_its_variables(text):
+    version, _, variants = text.rpartition(" ") if text.startswith("@") else ("", "", text)
+    there, absent = BUILDS[text]
+    built = environment(variants, version[1:] or "0.28.1")
+    assert built.items() >= there.items() and not {*absent.split()} & built.keys()
+
+
+def test_the_hip_directory_of_a_prefix_is_left_out():
+    """Horovod to 0.27 adds it to the directory."""
+    assert environment(ROCM, hip="/opt/rocm/hip")["HOROVOD_ROCM_HOME"] == "/opt/rocm"
 
 
 def test_a_compiler_without_flags_in_archspec():
     """CMake takes an empty value for none, and asks `gcc -march=native`."""
     assert environment(flags="")["HOROVOD_BUILD_ARCH_FLAGS"] == "-fPIC"
-
-
-def test_nccl_on_cuda_runs_every_operation_and_links_shared():
-    built = environment("+cuda cuda_arch=70,80")
-    assert built["HOROVOD_GPU"] == "CUDA"
-    assert built["HOROVOD_GPU_OPERATIONS"] == "NCCL"
-    assert built["HOROVOD_NCCL_LINK"] == "SHARED"
-    assert built["HOROVOD_NCCL_HOME"] == "/nccl"
-    assert built["HOROVOD_CUDA_HOME"] == built["CUDA_HOME"] == "/cuda"
-    assert built["HOROVOD_BUILD_CUDA_CC_LIST"] == "70,80"
-    assert "HOROVOD_GPU_ALLREDUCE" not in built
-    assert "HOROVOD_WITHOUT_NVTX" not in built
-    assert environment(f"{CUDA} nccl_link=static")["HOROVOD_NCCL_LINK"] == "STATIC"
-
-
-@pytest.mark.parametrize("hip", ["/opt/rocm-5.7.1", "/opt/rocm-5.7.1/hip"])
-def test_rccl_on_rocm(hip):
-    """Horovod to 0.27 adds /hip to the directory, which hip's prefix may have already."""
-    built = environment(ROCM, hip=hip)
-    assert built["HOROVOD_GPU"] == "ROCM"
-    assert built["HOROVOD_ROCM_HOME"] == "/opt/rocm-5.7.1"
-    assert built["HIPCXX"] == "/opt/rocm/llvm/bin/clang++"
-    assert built["HOROVOD_BUILD_ROCM_ARCH_LIST"] == "gfx90a"
-    assert built["HOROVOD_GPU_OPERATIONS"] == "NCCL"
-    assert "HOROVOD_CUDA_HOME" not in built
-
-
-def test_ddl_runs_allreduce_alone():
-    built = environment(f"+ddl~nccl {CUDA} target=power9le")
-    assert built["HOROVOD_GPU_ALLREDUCE"] == "DDL"
-    assert built["HOROVOD_DDL_HOME"] == "/ddl"
-    assert "HOROVOD_GPU_OPERATIONS" not in built
 
 
 @pytest.mark.parametrize(
@@ -120,15 +127,16 @@ def test_oneccl_is_the_build_for_cpus(tmp_path, monkeypatch, configuration, rele
 
 
 def test_what_a_site_sets_does_not_leak_in(monkeypatch):
-    for name in ("CCL_ROOT", "HOROVOD_GPU_OPERATIONS", "HOROVOD_DEBUG", "MLSL_ROOT"):
+    leaks = {"CCL_ROOT", "HOROVOD_GPU_OPERATIONS", "HOROVOD_DEBUG", "MLSL_ROOT"}
+    for name in leaks:
         monkeypatch.setenv(name, "of the site")
+    taken = set()
+    variables = recipe.Variables()
+    variables.unset = taken.add
     monkeypatch.setattr(RECIPE.module, "make_jobs", 1, raising=False)
-    monkeypatch.setattr(
-        RECIPE.module, "microarchitecture_flags", lambda spec, language: "", raising=False
-    )
-    variables = Unset()
+    monkeypatch.setattr(RECIPE.module, "microarchitecture_flags", lambda *_: "", raising=False)
     package_of("").setup_build_environment(variables)
-    assert {"CCL_ROOT", "HOROVOD_GPU_OPERATIONS", "HOROVOD_DEBUG", "MLSL_ROOT"} <= variables.unset_
+    assert leaks <= taken
     assert "HOROVOD_GPU_OPERATIONS" not in variables
 
 
@@ -189,22 +197,6 @@ def test_ranks_start_on_a_machine_without_ssh(program, tmp_path, monkeypatch):
     assert there.get("OMPI_MCA_plm_rsh_agent") == ("/bin/false" if program == "neither" else None)
 
 
-class Unset(recipe.Variables):
-    """Also what is taken away."""
-
-    def __init__(self):
-        self.unset_ = set()
-
-    def unset(self, name):
-        self.unset_.add(name)
-
-
-def test_keras_brings_the_tensorflow_plugin():
-    built = environment("frameworks:=keras")
-    assert built["HOROVOD_WITH_TENSORFLOW"] == "1"
-    assert built["HOROVOD_WITHOUT_PYTORCH"] == "1"
-
-
 def test_mxnet_s_headers_are_those_of_its_prefix(tmp_path, monkeypatch):
     """A wheel has them elsewhere, where MXNet itself finds them."""
     monkeypatch.setitem(PREFIXES, "mxnet", str(tmp_path))
@@ -226,8 +218,8 @@ ON_GPUS = {
 }
 
 
-@pytest.mark.parametrize("version", ON_GPUS)
 @pytest.mark.parametrize("library", ["NCCL", "MPI"])
+@pytest.mark.parametrize("version", ON_GPUS)
 def test_operations_on_gpus_of_each_release(version, library):
     mpi = library == "MPI"
     built = environment(f"{CUDA} gpu_ops={'mpi' if mpi else 'none'}", version)
@@ -285,12 +277,8 @@ def test_nothing_is_said_that_a_release_does_not_read(horovod_build_systems, tex
     assert not unknown
 
 
-def test_every_variable_is_read_by_some_release(horovod_build_systems):
+def test_every_variable_that_is_set_or_taken_away_is_read_by_some_release(horovod_build_systems):
     read = "\n".join(horovod_build_systems.values())
-    said = {name for text in SPECS.values() for name in environment(text)} | HARMLESS
-    assert not [name for name in said - TOOLS if not re.search(rf"\b{name}\b", read)]
-
-
-def test_what_is_taken_away_is_read_by_some_release(horovod_build_systems):
-    read = "\n".join(horovod_build_systems.values())
-    assert not [n for n in RECIPE.module.LEAKS if not re.search(rf"\b{n}\b", read)]
+    said = {name for text in SPECS.values() for name in environment(text)}
+    names = (said | HARMLESS | {*RECIPE.module.LEAKS}) - TOOLS
+    assert not [name for name in names if not re.search(rf"\b{name}\b", read)]

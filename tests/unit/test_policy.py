@@ -19,6 +19,45 @@ def test_style(command):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def tracked(*patterns):
+    """The files that git tracks, by path from the root."""
+    listed = subprocess.run(
+        ["git", "-C", paths.ROOT, "ls-files", "--", *patterns], capture_output=True, text=True
+    )
+    if listed.returncode:
+        pytest.skip("not a git checkout: nothing says which files are tracked")
+    files = [name for name in listed.stdout.splitlines() if (paths.ROOT / name).is_file()]
+    assert files
+    return files
+
+
+def test_words_are_spelt_right():
+    files = tracked("*.md", "*.py", "*.yaml", ":!tests")
+    words = [sys.executable, "-m", "codespell_lib", "--ignore-words-list=nd,fpr", *files]
+    done = subprocess.run(words, cwd=paths.ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+#: A path of the machine where this was written, or the host of a package registry.
+ELSEWHERE = re.compile(
+    rb"(?<![\w.$}/~-])/(work|root)/[\w.-]|pypi\.org|files\.pythonhosted\.org|registry\.npmjs\.org"
+)
+#: The work file system of TACC's machines, where their sites have Horovod's environments.
+OF_SITES = b"/work/projects/horovod/"
+
+
+def test_no_file_names_the_machine_that_wrote_it_or_a_registry():
+    locks = re.compile(r"(^|/)(requirements[\w-]*\.txt|package-lock\.json)$")
+    named = [
+        f"{name}: {line.decode(errors='replace')}"
+        for name in tracked()
+        if not locks.search(name)
+        for line in (paths.ROOT / name).read_bytes().splitlines()
+        if ELSEWHERE.search(line.replace(OF_SITES, b""))
+    ]
+    assert not named
+
+
 def test_environments_are_specs_and_includes_and_linked_to_their_checkout():
     """`spack env track` needs the link: see environments/local-hvd/spack.yaml."""
     for name in environment.names():
