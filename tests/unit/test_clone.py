@@ -32,6 +32,7 @@ def test_what_is_there_is_kept(repository, tmp_path):
     (tmp_path / "x").mkdir()
     clone.ensure("/no/such/repository", pin, tmp_path / "x", tmp_path / "log")
     assert list((tmp_path / "x").iterdir()) == []
+    assert clone.commit(tmp_path / "x") == ""
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,3 @@ def test_what_cannot_be_fetched_leaves_nothing(repository, tmp_path, address, co
         clone.ensure(address or str(root), wanted, tmp_path / "cache" / "x", tmp_path / "log")
     assert address in caught.value.message and wanted.commit[:12] in caught.value.message
     assert list((tmp_path / "cache").iterdir()) == []
-
-
-def test_a_directory_that_is_no_checkout_has_no_commit(tmp_path):
-    assert clone.commit(tmp_path) == ""

@@ -14,11 +14,7 @@ from hvd.model import environment
 SPEC = "py-horovod@0.28.1 +mpi~gloo frameworks:=tensorflow"
 
 
-def content(derived: environment.Environment) -> dict:
-    return yaml.safe_load((derived.directory / "spack.yaml").read_text())["spack"]
-
-
-def test_a_derived_environment_has_the_spec_and_the_includes_of_its_base() -> None:
+def test_a_derived_environment_is_its_base_with_another_spec_which_alone_names_it() -> None:
     base = environment.load("local-hvd")
     derived = environment.derive(base, SPEC)
     assert derived.specs == [SPEC] and derived.includes == base.includes and not derived.site
@@ -29,10 +25,6 @@ def test_a_derived_environment_has_the_spec_and_the_includes_of_its_base() -> No
     # it can be named afterwards, and is none of the environments
     assert environment.load(derived.name) == derived
     assert derived.name not in environment.names()
-
-
-def test_its_name_depends_on_the_spec_alone() -> None:
-    base = environment.load("local-hvd")
     names = [environment.derive(base, text).name for text in (SPEC, f"  {SPEC} ", SPEC + " +cuda")]
     assert names[0] == names[1] != names[2]
     assert all(name.startswith("local-hvd-") for name in names)
@@ -56,7 +48,8 @@ def test_other_roots_stay_and_includes_are_found_again(
         ".checkout/environments/x",
     ]
     assert (derived.directory / derived.includes[0]).is_file()
-    assert content(derived)["include"][1] == {"path": ".checkout/environments/x"}
+    content = yaml.safe_load((derived.directory / "spack.yaml").read_text())["spack"]
+    assert content["include"][1] == {"path": ".checkout/environments/x"}
 
 
 @pytest.mark.parametrize("text", ["zlib", "py-horovod2@1", "+mpi"])
