@@ -52,18 +52,32 @@ if "python" in words:
 """
 
 
-def node(name: str, version: str, **more: Any) -> Dict[str, Any]:
-    """A concrete spec as in a lock file."""
-    arch = {"platform": "linux", "platform_os": "debian12", "target": {"name": "zen3"}}
-    return {"name": name, "version": version, "arch": arch, "parameters": {}, **more}
+def spec(
+    name, version="1.0", dependencies=(), external=None, modules=None, recipe="r", **parameters
+):
+    """A concrete spec as in a lock file; what it needs by (name, hash, virtuals)."""
+    found = {
+        "name": name,
+        "version": version,
+        "arch": {"platform": "linux", "platform_os": "debian12", "target": {"name": "zen3"}},
+        "parameters": {"build_system": "generic", "cflags": [], **parameters},
+        "package_hash": recipe,
+        "dependencies": [
+            {"name": n, "hash": h, "parameters": {"deptypes": ["link"], "virtuals": v}}
+            for n, h, v in dependencies
+        ],
+    }
+    if external or modules:
+        found["external"] = {"path": external or None, "module": modules}
+    return found
 
 
 VARIANTS = {"mpi": True, "gloo": True, "cuda": False, "frameworks": ["pytorch"]}
 #: A solution of `pytorch_environment`.
 LOCK = {
-    "a": node("py-horovod", "0.28.1", parameters=VARIANTS),
-    "b": node("python", "3.8.18", external={"path": "/site", "module": None}),
-    "c": node("py-torch", "2.13.0", external={"path": "/site", "module": None}),
+    "a": spec("py-horovod", "0.28.1", **VARIANTS),
+    "b": spec("python", "3.8.18", external="/site"),
+    "c": spec("py-torch", "2.13.0", external="/site"),
 }
 BUILT = {
     "changes": [{"kind": "prepend", "name": "PATH", "value": "/opt/bin", "separator": ":"}],
@@ -130,12 +144,11 @@ def site_solution(name: str) -> Dict[str, Any]:
     """A solution of a site's environment: Horovod is built, all else is the site's."""
     chosen = environment.load(name)
     variants = {k: v if v in (True, False) else sorted(v) for k, v in chosen.root.variants.items()}
-    nodes = [node(environment.HOROVOD, chosen.root.versions, parameters=variants)]
-    nodes.append(node("py-psutil", "7.2.2"))
+    nodes = [spec(environment.HOROVOD, chosen.root.versions, **variants)]
+    nodes.append(spec("py-psutil", "7.2.2"))
     for package, entries in site_check.externals(site_check.file(chosen.site)).items():
         version, prefix, modules = entries[0]
-        external = {"path": prefix or None, "module": list(modules) or None}
-        nodes.append(node(package, version, external=external))
+        nodes.append(spec(package, version, external=prefix, modules=list(modules) or None))
     wanted = site_check.architecture(chosen.specs[0])
     for each in nodes:
         each["arch"].update(platform_os=wanted["os"], target={"name": wanted["target"]})

@@ -1,15 +1,19 @@
-"""./hvd activate: what is planned, and activate.sh in real shells from a small environment."""
+"""What makes a build usable: activate.sh in real shells, a kernel, a wheel's version."""
 
+import json
 import shutil
 import subprocess
 
 import pytest
+from packaging.version import Version
 
 from hvd.core.errors import HvdError
-from hvd.deliver import activation
+from hvd.deliver import activation, kernel, wheel
 from hvd.deliver.activation import Plan
-from hvd.model.built import Modification
+from hvd.model.built import Modification, Software
 from tests import builds, debian
+from tests.builds import record
+from tests.checkout import script
 
 HARD = "a b'c\"d$HOME!x `id` \\ \\! %s *\n~l2;&|<>(){}[]#?^é\\\n end'"
 PLAN = Plan(
@@ -101,3 +105,58 @@ def test_a_module_command_that_is_not_there_yet(run, tmp_path):
     (tmp_path / "init" / "sh").write_text('module() { export LOADED="${LOADED-}$*;"; }\n')
     ((after,), _) = run("SOURCE", "SHOW", before={"MODULESHOME": str(tmp_path)})
     assert after["LOADED"] == "load gcc/12.2;load nccl/2.15.5-ofi;load cuda;"
+
+
+def test_a_kernel_is_installed_and_replaced_and_another_s_is_not(tmp_path):
+    python = script(tmp_path / "bin" / "python", 'exec "$0.real" "$@"')
+    done = builds.record(changes=(Modification("prepend", "PATH", str(python.parent)),))
+
+    def install(name="hvd-local", prefix=tmp_path, **shell):
+        return kernel.install(done, name, prefix, {"PATH": "/usr/bin:/bin", **shell})
+
+    with pytest.raises(HvdError, match="has no ipykernel") as caught:
+        install()
+    assert caught.value.remedy == f"{python} -m pip install ipykernel"
+    script(python.with_name("python.real"))
+    with pytest.raises(HvdError, match="--name: 'a b'"):
+        install("a b")
+    directory = [install(), install()][1]
+    assert directory == tmp_path / "share" / "jupyter" / "kernels" / "hvd-local"
+    content = json.loads((directory / "kernel.json").read_text())
+    assert "{resource_dir}/activate.sh" in content["argv"]
+    assert f"export PATH={tmp_path}/bin" in (directory / "activate.sh").read_text()
+    own = install(prefix=None, XDG_DATA_HOME=str(tmp_path / "home"))
+    assert own == tmp_path / "home" / "jupyter" / "kernels" / "hvd-local"
+    (directory / "kernel.json").write_text("{}")
+    with pytest.raises(HvdError, match=str(directory)):
+        install()
+    assert (directory / "kernel.json").read_text() == "{}"
+
+
+CUDA = {"gpu": "cuda", "operations": ("mpi", "nccl")}
+KERAS = {"frameworks": {"tensorflow": "2.15.1", "keras": "2.15.0"}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "label"),
+    [
+        ({"frameworks": {"pytorch": "2.13.0+cpu"}}, "torch2.13.0.openmpi4.1.8"),
+        ({"mpi": Software()}, "torch2.13.0.gloo"),
+        ({"mpi": Software("cray-mpich", "9.1.0")}, "torch2.13.0.craympich9.1.0"),
+        (KERAS, "keras2.15.0.tensorflow2.15.1.openmpi4.1.8"),
+        (CUDA, "torch2.13.0.openmpi4.1.8.cuda13.0.1.nccl"),
+        # the version of HIP is not known
+        ({**CUDA, "gpu": "rocm"}, "torch2.13.0.openmpi4.1.8.rocm.nccl"),
+        ({"operations": ("ccl",)}, "torch2.13.0.openmpi4.1.8.ccl"),
+    ],
+)
+def test_the_local_version(tmp_path, changes, label):
+    bom = tmp_path / "bom.json"
+    bom.write_text(json.dumps({"components": [{"name": "cuda", "version": "13.0.1"}]}))
+    assert wheel.label(record(**changes), bom) == label
+    # as pip reads it
+    assert Version(f"0.28.1+{label}").local == label
+    gone = record(variables={"PATH": "/nowhere"}, **changes)
+    with pytest.raises(HvdError, match="Horovod is not installed"):
+        wheel.make(gone, bom, tmp_path / "wheels", tmp_path / "log")
+    assert not (tmp_path / "wheels").exists()

@@ -12,7 +12,8 @@ from hvd.core import paths
 from hvd.engines import bom, components
 from hvd.engines.components import Component
 from hvd.model import recipe, specs
-from tests.unit.test_kept import LOCK, spec
+from tests.unit.building import spec
+from tests.unit.test_solving import LOCK
 
 TORCH = {
     "python": {"version": "3.11.7", "prefix": "/sw/python"},

@@ -41,7 +41,7 @@ def test_a_tier_is_a_directory_and_a_row():
 
 @pytest.mark.parametrize("processes", ["0", "2"])
 def test_a_required_tier_that_is_not_asked_for_is_an_error(processes):
-    status, output = run(processes, "--require=build", "tests/unit/test_stamp.py")
+    status, output = run(processes, "--require=build", "tests/unit/test_core.py")
     assert status == pytest.ExitCode.USAGE_ERROR, output
     assert "ERROR: the required tier 'build' is not asked for" in output
     assert "INTERNALERROR" not in output

@@ -1,15 +1,84 @@
-"""index: files from the index that pip is configured for, with the recipe's checksum."""
+"""What is fetched: whole and with the recipe's checksum, or an error that names it."""
 
 import functools
 import hashlib
 import http.server
 import socket
+import subprocess
 import threading
 
 import pytest
 
 from hvd.core.errors import HvdError
-from hvd.fetch import python_index
+from hvd.fetch import clone, mirror, python_index
+from hvd.fetch.mirror import Source
+from hvd.model.versions import Pin
+from tests.checkout import commit, git
+
+NINES = "9" * 64
+RELEASE = (
+    "http://127.0.0.1:9/o/compiler-wrapper/releases/download/v1.1.0/compiler-wrapper-1.1.0.tar.gz"
+)
+
+
+def source(**changes):
+    values = {
+        "name": "py-horovod",
+        "version": "0.28.1",
+        "url": "https://example.org/packages/source/h/horovod/horovod-0.28.1.tar.gz",
+        "sha256": NINES,
+        "path": f"_source-cache/archive/99/{NINES}.tar.gz",
+    }
+    return Source(**{**values, **changes})
+
+
+def test_a_distribution_comes_by_name_from_the_python_index(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(python_index, "fetch", lambda *words: asked.append(words))
+    wanted = source()
+    assert mirror.fill([wanted], tmp_path, {}, tmp_path / "log") == 1
+    assert asked == [("horovod", "horovod-0.28.1.tar.gz", NINES, tmp_path / wanted.path)]
+
+
+def test_what_is_there_or_local_is_not_fetched(tmp_path):
+    here = source(url="http://127.0.0.1:9/x")
+    (tmp_path / here.path).parent.mkdir(parents=True)
+    (tmp_path / here.path).write_bytes(b"")
+    local = source(url="file:///packages/compiler_wrapper/cc.sh", path="cc")
+    assert mirror.fill([here, local], tmp_path, {}, tmp_path / "log") == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"sha256": "", "url": ""}, "no sha256"),
+        ({"url": "http://127.0.0.1:9/libyaml-0.2.5.tar.gz"}, "http://127.0.0.1:9/libyaml"),
+    ],
+)
+def test_a_source_that_cannot_be_had_is_named(tmp_path, changes, said):
+    with pytest.raises(HvdError, match=f"py-horovod@0.28.1.*{said}"):
+        mirror.fill([source(**changes)], tmp_path, {}, tmp_path / "log")
+    assert not (tmp_path / source().path).exists()
+
+
+def test_a_release_is_made_from_its_tag_where_it_cannot_be_downloaded(tmp_path):
+    root = tmp_path / "compiler-wrapper"
+    root.mkdir()
+    (root / "cc.sh").write_text("#!/bin/sh\n")
+    commit(root)
+    git(root, "tag", "v1.1.0")
+    archive = f"git -C {root} archive --format=tar --prefix=compiler-wrapper-1.1.0/ v1.1.0"
+    packed = subprocess.run(f"{archive} | gzip -n", shell=True, check=True, capture_output=True)
+    sha256 = hashlib.sha256(packed.stdout).hexdigest()
+    wanted = source(url=RELEASE, sha256=sha256, path="a/wrapper.tar.gz")
+    where = (tmp_path / "mirror", {"compiler-wrapper": str(root)}, tmp_path / "log")
+    assert mirror.fill([wanted], *where) == 1
+    assert python_index.digest(tmp_path / "mirror" / wanted.path) == sha256
+    # another checksum than the recipe's
+    with pytest.raises(HvdError, match="with the checksum of the recipe"):
+        mirror.fill([source(url=RELEASE, path="b.tar.gz")], *where)
+    assert not (tmp_path / "mirror" / "b.tar.gz").exists()
+
 
 CONTENT = b"an sdist, for all that matters here"
 FILE = "horovod-0.28.1.tar.gz"
@@ -115,3 +184,53 @@ def test_an_index_that_does_not_answer_is_not_one_without_news(server, monkeypat
             settings["extra-index-url"] = f"http://127.0.0.1:{port}/simple"
             with pytest.raises(HvdError, match=f"127.0.0.1: {error}"):
                 python_index.files("horovod")
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """A repository of two commits; the first one is what is pinned."""
+    root = tmp_path / "spack"
+    root.mkdir()
+    commits = []
+    for text in ("one", "two"):
+        (root / "file").write_text(text)
+        commits.append(commit(root))
+    return root, Pin("1.2", commits[0])
+
+
+def test_the_pinned_commit_is_checked_out(repository, tmp_path):
+    root, pin = repository
+    clone.ensure(str(root), pin, tmp_path / "cache" / "x", tmp_path / "log")
+    assert (tmp_path / "cache" / "x" / "file").read_text() == "one"
+    assert clone.commit(tmp_path / "cache" / "x") == pin.commit
+
+
+def test_what_is_there_is_kept(repository, tmp_path):
+    _, pin = repository
+    (tmp_path / "x").mkdir()
+    clone.ensure("/no/such/repository", pin, tmp_path / "x", tmp_path / "log")
+    assert list((tmp_path / "x").iterdir()) == []
+    assert clone.commit(tmp_path / "x") == ""
+
+
+@pytest.mark.parametrize(
+    ("address", "commit"),
+    [("/no/such/repository", ""), ("https://127.0.0.1:9/spack.git", ""), ("", "f" * 40)],
+)
+def test_what_cannot_be_fetched_leaves_nothing(repository, tmp_path, address, commit):
+    root, pin = repository
+    wanted = Pin("1.2", commit or pin.commit)
+    with pytest.raises(HvdError) as caught:
+        clone.ensure(address or str(root), wanted, tmp_path / "cache" / "x", tmp_path / "log")
+    assert address in caught.value.message and wanted.commit[:12] in caught.value.message
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_the_references_of_a_repository(repository, tmp_path):
+    root, pin = repository
+    git(root, "tag", "-a", "-m", "x", "v1", pin.commit)
+    found = clone.references(str(root), "HEAD", "refs/tags/v*")
+    # an annotated tag stands for its commit
+    assert found == {"HEAD": clone.commit(root), "refs/tags/v1": pin.commit}
+    with pytest.raises(HvdError, match="/no/such/repository"):
+        clone.references("/no/such/repository")
