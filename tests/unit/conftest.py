@@ -92,17 +92,6 @@ def launched(monkeypatch, hvd):
 
 
 @pytest.fixture
-def publish(hvd):
-    """Run ``./hvd publish`` in this process; its status, and all that it says."""
-
-    def run(*arguments: object):
-        status, out, err = hvd("publish", *arguments)
-        return status, out + err
-
-    return run
-
-
-@pytest.fixture
 def workplace(monkeypatch, tmp_path):
     """State, logs and cache of its own; this machine has GCC and Open MPI."""
     from hvd.core import process

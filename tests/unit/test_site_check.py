@@ -20,21 +20,16 @@ def solution() -> Dict[str, Any]:
     return site_solution(NAME)
 
 
-def found(specs: Dict[str, Any]) -> list:
-    return site_check.problems(environment.load(NAME), specs)
-
-
 def get(specs: Dict[str, Any], name: str) -> Dict[str, Any]:
     return next(each for each in specs.values() if each["name"] == name)
 
 
-def test_the_sites_own_solution_is_taken() -> None:
-    assert found(solution()) == []
-    site_check.require(environment.load(NAME), solution())
-
-
 def external(path: str, module: Any = None) -> Dict[str, Any]:
     return {"external": {"path": path, "module": module}}
+
+
+def variant(**changes: Any) -> Dict[str, Any]:
+    return {"parameters": {**get(solution(), "py-horovod")["parameters"], **changes}}
 
 
 def arch(**changes: Any) -> Dict[str, Any]:
@@ -50,6 +45,9 @@ def arch(**changes: Any) -> Dict[str, Any]:
         ("nccl", external(NCCL, ["nccl/2"]), f"nccl@2.29.2 at {NCCL} is not"),
         ("gcc", external("/usr"), "gcc@14.3.0 at /usr is not"),
         ("py-psutil", external("/usr"), "py-psutil@7.2.2 at /usr is not"),
+        # another variant
+        ("py-horovod", variant(nccl=False), "py-horovod has nccl="),
+        ("py-horovod", variant(frameworks=["pytorch"]), "py-horovod has frameworks="),
         # one that is built
         ("cray-mpich", {"external": None}, "cray-mpich@9.1.0 is to be built"),
         # another architecture
@@ -65,25 +63,18 @@ def test_what_is_not_the_sites_is_named_with_its_file_and_key(package, change, t
     node.update(change)
     if node.get("external", True) is None:
         del node["external"]
-    (problem,) = found(specs)
+    (problem,) = site_check.problems(environment.load(NAME), specs)
     assert text in problem
     if "arch" in change:
-        key = "key 'specs' of environments/perlmutter-hvd/spack.yaml"
-    else:
+        assert "key 'specs' of environments/perlmutter-hvd/spack.yaml" in problem
+    elif "parameters" not in change:
         key = f"'packages:{package}:externals' of environments/sites/perlmutter/packages.yaml"
-    assert key in problem
+        assert key in problem
 
 
-@pytest.mark.parametrize(("variant", "value"), [("nccl", False), ("frameworks", ["pytorch"])])
-def test_another_variant(variant, value) -> None:
+def test_the_sites_own_solution_is_taken_and_an_error_has_all_problems_and_a_way_out() -> None:
     specs = solution()
-    get(specs, "py-horovod")["parameters"][variant] = value
-    (problem,) = found(specs)
-    assert f"py-horovod has {variant}=" in problem
-
-
-def test_the_error_has_them_all_and_a_way_out() -> None:
-    specs = solution()
+    site_check.require(environment.load(NAME), specs)
     get(specs, "cuda")["version"] = "1"
     get(specs, "nccl")["version"] = "2"
     with pytest.raises(HvdError, match="perlmutter-hvd does not match its site") as caught:
