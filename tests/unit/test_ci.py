@@ -19,6 +19,7 @@ from hvd.core.errors import HvdError
 from hvd.engines.pipeline import Options
 from hvd.model import environment, site
 from hvd.model.versions import pinned
+from tests.unit.building import spec
 
 WORKFLOWS = sorted((paths.ROOT / ".github" / "workflows").glob("*.yml"))
 #: One command, and at most the file that takes what it prints.
@@ -72,20 +73,17 @@ def test_renovate_finds_what_is_pinned():
     """What one of its regular expressions misses would grow old unseen."""
     found = set()
     for manager in json.loads((paths.ROOT / "renovate.json").read_text())["customManagers"]:
-        name = manager.get("depNameTemplate")
-        for file in manager["managerFilePatterns"]:
-            for pattern in manager["matchStrings"]:
-                for match in re.finditer(
-                    pattern.replace("(?<", "(?P<"), (paths.ROOT / file).read_text()
-                ):
-                    found.add((name or match["depName"], match["currentValue"]))
+        text = "".join((paths.ROOT / file).read_text() for file in manager["managerFilePatterns"])
+        for pattern in manager["matchStrings"]:
+            for match in re.finditer(pattern.replace("(?<", "(?P<"), text):
+                name = manager.get("depNameTemplate") or match["depName"]
+                found.add((name, match["currentValue"]))
     versions = pinned()
     for pair in versions.pairs:
         assert {("spack", pair.spack.version)} <= found, pair.name
         assert {("spack/spack-packages", pair.packages.version)} <= found, pair.name
-    requirements = [
-        text for each in versions.framework.sets.values() for text in each.requirements
-    ]
+    sets = versions.framework.sets.values()
+    requirements = [text for each in sets for text in each.requirements]
     requirements += [versions.framework.mpi, versions.framework.cmake]
     requirements += versions.container.mpi.values()
     for text in requirements:
@@ -102,11 +100,10 @@ PARENT = {"job": "generate: [one]", "pipeline": "77"}
 def test_a_smoke_test_comes_after_all_builds(monkeypatch, packages):
     monkeypatch.setenv("CI_JOB_NAME", PARENT["job"])
     monkeypatch.setenv("CI_PIPELINE_ID", PARENT["pipeline"])
-    generated = {"workflow": {"rules": [{"when": "always"}]}}
+    generated = {name: {"script": ["spack"], "needs": [PARENT]} for name in packages}
+    generated["workflow"] = {"rules": [{"when": "always"}]}
     if packages:
-        before = [{"job": "a", "artifacts": False}]
-        generated["a"] = {"script": ["spack"], "needs": [PARENT]}
-        generated["b"] = {"script": ["spack"], "needs": [*before, PARENT]}
+        generated["b"]["needs"].insert(0, {"job": "a", "artifacts": False})
         generated["stages"] = ["stage-0", "stage-1"]
     else:
         generated["no-specs-to-rebuild"] = {"script": ["echo"]}
@@ -121,21 +118,6 @@ def test_a_smoke_test_comes_after_all_builds(monkeypatch, packages):
     assert all(made[name]["script"] == ["./hvd dev ci rebuild one"] for name in packages)
 
 
-@pytest.fixture
-def solved(tmp_path):
-    """A function that gives a site's environment with a solution for a processor."""
-
-    def make(site, target, **variants):
-        arch = {"platform": "linux", "platform_os": "x", "target": target}
-        parameters = {"cuda": False, "rocm": False, "cuda_arch": ["none"], **variants}
-        spec = {"name": "py-horovod", "version": "1", "arch": arch, "parameters": parameters}
-        lock = tmp_path / "spack.lock"
-        lock.write_text(json.dumps({"concrete_specs": {"x": spec}}))
-        return types.SimpleNamespace(site=site, lockfile=lock)
-
-    return make
-
-
 @pytest.mark.parametrize(
     ("site", "target", "variants", "tags"),
     [
@@ -146,23 +128,13 @@ def solved(tmp_path):
         ("vista", {"name": "neoverse_v2"}, {"cuda": True}, ["vista", "aarch64", "gpu"]),
     ],
 )
-def test_runners_are_chosen_by_what_was_solved(solved, site, target, variants, tags):
-    assert gitlab.runner_tags(solved(site, target, **variants)) == tags
-
-
-def test_the_environment_for_spack_has_the_mirror_and_every_include(state, monkeypatch, solved):
-    summit = environment.load("summit-hvd")
-    lock = solved("summit", "power9le").lockfile
-    monkeypatch.setattr(environment.Environment, "lockfile", property(lambda self: lock))
-    place = gitlab.write_environment(summit, "file:///cache")
-    content = yaml.safe_load((place / "spack.yaml").read_text())["spack"]
-    assert content["specs"] == summit.specs
-    assert content["mirrors"][gitlab.MIRROR]["url"] == "file:///cache"
-    found = [(place / entry["path"]).resolve() for entry in content["include"]]
-    assert found == [(summit.directory / entry).resolve() for entry in summit.includes]
-    optional = [each.name == "externals.yaml" for each in found]
-    assert [entry["optional"] for entry in content["include"]] == optional
-    assert (place / "spack.lock").read_bytes() == lock.read_bytes()
+def test_runners_are_chosen_by_what_was_solved(tmp_path, site, target, variants, tags):
+    horovod = spec("py-horovod", cuda=False, rocm=False, cuda_arch=["none"])
+    horovod["parameters"].update(variants)
+    horovod["arch"]["target"] = target
+    lock = tmp_path / "spack.lock"
+    lock.write_text(json.dumps({"concrete_specs": {"x": horovod}}))
+    assert gitlab.runner_tags(types.SimpleNamespace(site=site, lockfile=lock)) == tags
 
 
 def test_what_a_runner_lacks_is_named(state, monkeypatch):

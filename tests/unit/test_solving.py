@@ -104,24 +104,22 @@ def make(chosen, lock):
     return kept.make(chosen, lock, pinned().pairs[0])
 
 
-def test_a_solution_is_written_and_read_again(moon):
+def test_a_solution_is_written_with_what_is_built(moon):
     made = make(moon, LOCK)
     assert made.text.splitlines()[-4:] == PACKAGES
     assert "for linux-debian12-zen3." in made.text and "#   py-horovod +mpi\n" in made.text
-    kept.file(moon).write_text(made.text)
-    assert kept.load(moon) == made
     assert kept.built(made.packages) == ["py-wheel@0.45.1"]
 
 
 def test_modules_and_variants_of_externals_that_sites_state(moon):
     lock = copy.deepcopy(LOCK)
     lock["bbbbbbbbbb"]["parameters"]["languages"] = ["c", "fortran"]
-    lock["cccccccccc"]["external"] = {"path": "/sw/torch", "module": ["torch/2", "cuda"]}
+    lock["cccccccccc"]["external"]["module"] = ["torch/2", "cuda"]
     made = make(moon, lock)
     assert "gcc@12.2.0 languages=c,fortran [/usr]" in made.text
     assert made.text.endswith("\npy-torch@2.13.0 [/sw/torch, modules torch/2 cuda]\n")
     kept.file(moon).write_text(made.text)
-    assert kept.load(moon).packages == made.packages
+    assert kept.load(moon) == made
 
 
 def test_what_depends_on_the_machine_that_solves_is_not_kept(moon):
