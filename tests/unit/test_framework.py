@@ -105,21 +105,21 @@ def beside(monkeypatch, tmp_path):
 
     It returns the interpreter, the names that were added, and whether pip was run.
     """
-    monkeypatch.setattr(framework, "system_cmake", lambda: "/usr/bin/cmake")
-    names = [Requirement(text).name for text in framework.requirements((), MPI)]
 
     def run():
         started: list = []
         monkeypatch.setattr(framework.process, "run", lambda words, **_: started.extend(words))
-        found = {"python": {}, "distributions": run.have}
-        monkeypatch.setattr(framework.externals, "ask", lambda python: found)
-        monkeypatch.setattr(framework.externals, "find_mpi", lambda found: run.mpi)
         python, added = framework.beside("/opt/python", tmp_path / "venv", tmp_path / "log")
         assert not started or started[-len(added) :] == added
         return python, [Requirement(text).name for text in added], bool(started)
 
+    names = [Requirement(text).name for text in framework.requirements((), MPI)]
     run.have = {name: {"version": "82.0.0"} for name in names}
     run.mpi = MPI
+    found = {"python": {}, "distributions": run.have}
+    monkeypatch.setattr(framework.externals, "ask", lambda python: found)
+    monkeypatch.setattr(framework.externals, "find_mpi", lambda found: run.mpi)
+    monkeypatch.setattr(framework, "system_cmake", lambda: "/usr/bin/cmake")
     monkeypatch.setattr(framework, "venv_over", lambda found, directory, log: None)
     return run
 

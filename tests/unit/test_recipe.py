@@ -7,7 +7,6 @@ import pytest
 from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.model import environment, recipe, specs
-from tests.constraints import complete
 
 RECIPE = paths.PACKAGES / "py_horovod" / "package.py"
 CONSTRAINTS = ("conflicts", "requires", "depends_on", "patch")
@@ -44,14 +43,6 @@ def test_every_patch_says_what_why_and_where_from():
             assert re.search(r"^Commit:   [0-9a-f]{40}( \(.*\))?$", head, re.MULTILINE), patch.name
     used = {directive.arguments[0] for directive in horovod.named("patch")}
     assert used == {f"patches/{patch.name}" for patch in patches}
-
-
-def test_defaults_are_a_cpu_build_with_both_controllers():
-    spec = specs.parse(complete(horovod, "@0.28.1"))
-    on = {name for name, value in spec.variants.items() if value is True}
-    assert on == {"mpi", "gloo"}
-    assert spec.variants["frameworks"] == {"pytorch"}
-    horovod.check(spec)
 
 
 REFUSED = {
