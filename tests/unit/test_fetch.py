@@ -224,13 +224,3 @@ def test_what_cannot_be_fetched_leaves_nothing(repository, tmp_path, address, co
         clone.ensure(address or str(root), wanted, tmp_path / "cache" / "x", tmp_path / "log")
     assert address in caught.value.message and wanted.commit[:12] in caught.value.message
     assert list((tmp_path / "cache").iterdir()) == []
-
-
-def test_the_references_of_a_repository(repository, tmp_path):
-    root, pin = repository
-    git(root, "tag", "-a", "-m", "x", "v1", pin.commit)
-    found = clone.references(str(root), "HEAD", "refs/tags/v*")
-    # an annotated tag stands for its commit
-    assert found == {"HEAD": clone.commit(root), "refs/tags/v1": pin.commit}
-    with pytest.raises(HvdError, match="/no/such/repository"):
-        clone.references("/no/such/repository")
