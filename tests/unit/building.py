@@ -129,8 +129,8 @@ class FakeSpack:
     def commands(self) -> List[str]:
         """The same, each by the command, or the query, that it is."""
         told = ("find", "concretize", "install", "uninstall", "prune.py", "sources.py")
-        words = [pathlib.Path(word).name for call in self.calls() for word in call]
-        return [word.replace(".py", "") for word in words if word in told]
+        names = [pathlib.Path(word).name for words in self.calls() for word in words]
+        return [name.replace(".py", "") for name in names if name in told]
 
 
 def pytorch_environment() -> Environment:

@@ -38,7 +38,7 @@ def test_words_are_spelt_right():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-#: A path of the machine where this was written, or the host of a package registry.
+#: What only one machine has: a directory below its root, or the registry that it is set up for.
 ELSEWHERE = re.compile(
     rb"(?<![\w.$}/~-])/(work|root)/[\w.-]|pypi\.org|files\.pythonhosted\.org|registry\.npmjs\.org"
 )
@@ -46,7 +46,7 @@ ELSEWHERE = re.compile(
 OF_SITES = b"/work/projects/horovod/"
 
 
-def test_no_file_names_the_machine_that_wrote_it_or_a_registry():
+def test_no_file_names_a_directory_of_one_machine_or_the_host_of_a_registry():
     locks = re.compile(r"(^|/)(requirements[\w-]*\.txt|package-lock\.json)$")
     named = [
         f"{name}: {line.decode(errors='replace')}"
