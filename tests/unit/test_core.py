@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import pickle
@@ -204,7 +205,11 @@ main.main(["build"])
 def test_a_signal_ends_what_was_started_as_well(tmp_path, number):
     log = tmp_path / "log"
     env = {**os.environ, "PYTHONPATH": str(paths.SOURCE)}
-    command = subprocess.Popen([*python(COMMAND), str(log)], env=env, stderr=subprocess.PIPE)
+    # nohup, which may have started the tests, ignores one of them
+    reset = functools.partial(signal.signal, number, signal.SIG_DFL)
+    command = subprocess.Popen(
+        [*python(COMMAND), str(log)], env=env, stderr=subprocess.PIPE, preexec_fn=reset
+    )
     while not (log.exists() and log.read_text().count("\n") == 2):
         assert command.poll() is None
         time.sleep(0.05)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import signal
 
 import pytest
 
@@ -172,7 +170,10 @@ def test_a_failure_ends_the_run_and_the_next_one_finishes_it(fails, stage, statu
 
 
 def test_an_interrupted_run_leaves_a_report(monkeypatch):
-    monkeypatch.setattr(Solution, "build", lambda self, run: os.kill(os.getpid(), signal.SIGINT))
+    def interrupt(self, run):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Solution, "build", interrupt)
     with pytest.raises(KeyboardInterrupt):
         run()
     assert report().stages[-1].status == "failed" and not built.file(NAME, "pip").exists()
