@@ -19,6 +19,7 @@ from hvd.host import accelerators
 from hvd.host.accelerators import Library
 from hvd.model import built, environment
 from hvd.model.built import Software
+from hvd.model.recipe import Recipe
 from tests.unit.building import interpreter
 
 PYTORCH = "py-horovod@0.28.1 frameworks:=pytorch"
@@ -151,7 +152,9 @@ def build(run: Run, found: dict, **options) -> list:
 BUILT = [("sources and patches", "ok"), ("pip install horovod", "ok")]
 
 
-def test_a_build_is_done_once_and_again_when_it_failed_or_its_inputs_change(run, fails) -> None:
+def test_a_build_is_done_once_and_again_when_it_failed_or_its_inputs_change(
+    run, fails, monkeypatch, tmp_path
+) -> None:
     found = interpreter("torch")
     none = built.digest(environment.load("local-hvd"), "pip")
     fails["pip"] = True
@@ -168,6 +171,13 @@ def test_a_build_is_done_once_and_again_when_it_failed_or_its_inputs_change(run,
     found["distributions"]["torch"]["version"] = "2.14.0"
     assert build(run, found) == BUILT
     assert built.digest(environment.load("local-hvd"), "pip") != done
+    # a patch with other lines, of the same name
+    patch = tmp_path / "one.patch"
+    monkeypatch.setattr(Recipe, "patches", lambda self, spec: [patch])
+    for text in ("1", "2"):
+        patch.write_text(text)
+        assert build(run, found) == BUILT
+    assert build(run, found) == [("pip install horovod", "cached")]
 
 
 def test_pth_files_of_the_frameworks_count(run, tmp_path) -> None:
