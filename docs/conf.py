@@ -13,7 +13,7 @@ html_js_files = ["filter.js"]
 html_css_files = ["site.css"]
 myst_heading_anchors = 3
 # Markdown outside this directory is no page of the site: offer the file
-_OUTSIDE = re.compile(r"\]\(((?:\.\./)+(?:environments|examples)/[^)#]*\.md)\)")
+_OUTSIDE = re.compile(r"\]\(((?:\.\./)+(?:environments|examples|benchmarks)/[^)#]*\.md)\)")
 
 
 def _offer_files(app, name, source):

@@ -48,7 +48,7 @@ def test_a_killed_rank_is_named(check, tmp_path):
     (tmp_path / "sitecustomize.py").write_text(SITECUSTOMIZE.replace("FAULT", KILL))
     planted = {"HVD_CALLER_PYTHONPATH": str(tmp_path)}
     output = check("--quick", "--", "--name", ONE.format(2), status=1, **planted)
-    assert f"rank 1 died (signal 9) in {OPERATION}" in output
+    assert re.search(rf"rank 1 on \S+ died of signal 9 \(Killed\) in {OPERATION}", output)
 
 
 def test_too_little_bandwidth_fails(check):

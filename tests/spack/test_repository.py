@@ -53,14 +53,14 @@ def test_by_the_tag_and_the_archive_of_a_release(bare, checkout, tmp_path):
     commit(checkout.root)
     for name in ("name", "email"):
         git(checkout.root, "config", f"user.{name}", "t@example.org")
-    checkout.hvd("release", "9.0.0", "--to", tmp_path / "out")
+    run([checkout.root / "scripts" / "release.sh", "9.0.0"])
     git(checkout.root, "rm", "--quiet", "-r", "packages/py_horovod")
     git(checkout.root, "commit", "--quiet", "-m", "later")
     bare("repo", "add", "--name", "hvd", f"file://{checkout.root}")
     bare("repo", "update", "--tag", "v9.0.0", "hvd")
     assert_known(bare)
     bare("repo", "remove", "hvd")
-    run(["tar", "xzf", tmp_path / "out" / "hvd-9.0.0.tar.gz"], cwd=tmp_path)
+    run(["tar", "xzf", checkout.state / "releases" / "9.0.0" / "hvd-9.0.0.tar.gz"], cwd=tmp_path)
     bare("repo", "add", tmp_path / "hvd-9.0.0" / "spack_repo" / "hvd")
     assert_known(bare)
 
