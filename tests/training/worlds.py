@@ -10,7 +10,7 @@ import torch
 import world
 from world import SEED
 
-#: Where all tensors are: TRAINING_DEVICE is cuda in tests/compile/test_gpu_training.py.
+#: Where all tensors are: TRAINING_DEVICE is cuda in tests/gpu/check.py.
 torch.set_default_device(os.environ.get("TRAINING_DEVICE", "cpu"))
 
 
