@@ -17,8 +17,7 @@ from hvd.smoke.launch import LAUNCHERS, Target, environment, find_program
 #: The parts of ranks.py that each method runs; "released" waits as Horovod was released.
 PARTS = ("allreduce", "collectives", "training")
 METHODS = {"horovod": PARTS, "peer": PARTS, "released": ("allreduce", "training")}
-#: How often the methods take turns, as the speed of a machine changes within minutes; and how
-#: often in allreduces on free cores, which the goals are about.
+#: How often the methods take turns; and in allreduces on free cores, which the goals are about.
 ROUNDS, ROUNDS_OF_ALLREDUCE = 3, 9
 #: What a rank has to send at least, by nccl-tests: how often its size, on very many ranks.
 SENT = {"allreduce": 2, "broadcast": 1, "allgather": 1, "alltoall": 1, "reducescatter": 1}

@@ -70,8 +70,7 @@ def write(check):
     templates.filters["log"] = math.log10
     templates.filters["ratio"] = lambda value: f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
     templates.globals.update(other=other, parts=parts)
-    goals = yaml.safe_load((HERE / "goals.yaml").read_text())
-    goals = [(goal, measured(goal, parts)) for goal in goals]
+    goals = [(g, measured(g, parts)) for g in yaml.safe_load((HERE / "goals.yaml").read_text())]
     before, _, rest = PAGE.read_text().partition(BEGIN)
     made = templates.get_template("page.md.j2").render(goals=goals)
     files = {PAGE: f"{before}{BEGIN}{made}{END}{rest.partition(END)[2]}"}

@@ -1,8 +1,4 @@
-"""Time the collectives of Horovod or of a peer: what every rank of collectives.py runs.
-
-As in nccl-tests and the OSU micro-benchmarks, each size is warmed up, its result is compared with
-the known one, and it is called in a loop without a barrier, on a GPU until the GPU is done.
-"""
+"""Time the collectives of Horovod or of a peer, as nccl-tests does: what every rank runs."""
 
 import itertools
 import json

@@ -10,9 +10,11 @@ def test_the_page_and_its_pictures_are_up_to_date():
     assert page.write(check=True) == []
 
 
-def test_the_reference_is_without_patches_that_there_are(py_horovod):
-    newest = py_horovod.patches(specs.parse("py-horovod@0.28.1"))
-    assert set(spack.FASTER) < {path.name for path in newest}
+def test_patches_that_make_builds_faster_can_be_taken_back(py_horovod, horovod_tree, tmp_path):
+    tree = horovod_tree("0.28.1", "+mpi+gloo frameworks=pytorch,tensorflow")
+    spec = specs.parse("py-horovod@0.28.1 +mpi+gloo frameworks=pytorch,tensorflow")
+    spack.take_back(py_horovod.patches(spec), tree, tmp_path / "log")
+    assert (tmp_path / "log").read_text().count("$ git apply") == len(spack.FASTER)
 
 
 def test_rounds_count_together():
