@@ -61,14 +61,13 @@ def collectives(repeat):
     variables = found.run_environment()
     target = Target(pathlib.Path(shutil.which("python", path=variables["PATH"])), variables)
     launchers = [each for each in LAUNCHERS if each.name in ("mpirun", "horovodrun --gloo")]
-    results, cores = [], len(os.sched_getaffinity(0))
+    results, cores, log = [], len(os.sched_getaffinity(0)), found.directory / "collectives.log"
     for ranks, launcher in itertools.product((2, 4, 8), launchers):
         rounds = {method: [] for method in METHODS}
         for number in range(ROUNDS if ranks > cores else ROUNDS_OF_ALLREDUCE):
             for method, parts in METHODS.items():
                 print(f"{ranks} ranks, {launcher.name}, {method}, {number + 1}", flush=True)
                 parts = parts[:1] if ranks > cores or number >= ROUNDS else parts
-                log = found.directory / "collectives.log"
                 rounds[method].append(launch(launcher, target, method, parts, ranks, log))
         for method, calls in rounds.items():
             what = {"ranks": ranks, "controller": launcher.controller, "method": method}

@@ -8,7 +8,7 @@ import tempfile
 import yaml
 
 from benchmarks.page import file, seconds, spread
-from hvd.core import lock, paths, process
+from hvd.core import lock, paths, process, stamp
 from hvd.core.run import Run
 from hvd.engines import engine_spack, solve_all
 from hvd.engines.engine_pip import PipEngine
@@ -44,6 +44,7 @@ def build_each(run, pip, spack, scratch):
             words = ("-C", scratch, "-e", spack.environment.directory, *words)
             return spack.engine.spack.run(*words, log=task.log).output
 
+    stamp.clear(pip.engine.directory)
     with run.step("plain pip install") as task:
         tree = pip.prepare(task.log)
         take_back(pip.recipe.patches(pip.spec), tree, task.log)

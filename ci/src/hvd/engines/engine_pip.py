@@ -10,7 +10,7 @@ import dataclasses
 import os
 import pathlib
 import shutil
-from typing import Any, Collection, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from hvd.core import paths, process, stamp
 from hvd.core.errors import HvdError
@@ -153,16 +153,11 @@ class PipSolution:
         stamp.clear(tree)
         stamp.put(done, digest)
 
-    def prepare(self, log: pathlib.Path, without: Collection[str] = ()) -> pathlib.Path:
-        """Make an empty virtual environment, and return the source tree, patched.
-
-        Args:
-            without: names of patches to leave out.
-        """
+    def prepare(self, log: pathlib.Path) -> pathlib.Path:
+        """Make an empty virtual environment, and return the source tree, patched."""
         sdist = source.sdist(self.recipe, self.spec.versions)
         tree = source.unpack(sdist, self.engine.directory / "source")
-        patches = [each for each in self.recipe.patches(self.spec) if each.name not in without]
-        source.patch(tree, patches, log)
+        source.patch(tree, self.recipe.patches(self.spec), log)
         self._make_venv(log)
         return tree
 
