@@ -14,7 +14,8 @@ solve() {
     spack=$(git -C "$here/spack" rev-parse HEAD)
     packages=$(git -C "$here/packages" rev-parse HEAD)
     version=$(grep -oPm1 '^__version__ = "\K\d+\.\d+' "$here/spack/lib/spack/spack/__init__.py")
-    git worktree add --quiet --force --detach "$here/hvd" 2>/dev/null || true
+    git -C "$root" worktree prune
+    [[ -e $here/hvd/.git ]] || git -C "$root" worktree add --quiet --detach "$here/hvd"
     cd "$here/hvd"
     git checkout --quiet --force --detach "$(git -C "$root" rev-parse HEAD)"
     ln -sfn "$root/.venv" .venv
