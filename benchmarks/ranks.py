@@ -1,5 +1,6 @@
 """Time the collectives of Horovod or of a peer, as nccl-tests does: what every rank runs."""
 
+import gc
 import itertools
 import json
 import os
@@ -184,6 +185,9 @@ def main(library, device, parts, seconds, scratch):
     if library.rank == 0:
         pathlib.Path(scratch, "calls.json").write_text(json.dumps(calls))
     gathered(library, torch.zeros(1))
+    # PyTorch aborts if a model that is distributed outlives the process group
+    del work
+    gc.collect()
     library.end()
 
 
