@@ -45,8 +45,11 @@ def script(path: pathlib.Path, *lines: str, interpreter: str = "/bin/sh") -> pat
 
 def git(root: pathlib.Path, *words: object) -> str:
     """Run git in ``root``, as a user who can commit; see :func:`run`."""
-    user = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
-    return run(["git", "-C", root, *user, *words]).strip()
+    settings = ["user.name=t", "user.email=t@example.org"]
+    # in the background it would move objects while somebody clones
+    settings.append("gc.auto=0")
+    options = [word for each in settings for word in ("-c", each)]
+    return run(["git", "-C", root, *options, *words]).strip()
 
 
 def commit(root: pathlib.Path, message: str = "x") -> str:
