@@ -718,6 +718,8 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     patch("patches/torch-sync-batch-norm.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/setup.py#L204-L206
     patch("patches/cffi.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/logging.h#L38-L49
+    patch("patches/source-paths.patch", when="@0.28.1")
 
     @property
     def parallel(self) -> bool:

