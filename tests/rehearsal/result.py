@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-from typing import Any, Dict, Iterable, List
+from typing import Any, Dict, Iterable, List, Set
 
 import yaml
 
@@ -108,9 +108,11 @@ def page() -> str:
             needed.setdefault(package, []).append(name)
     unbuilt = sorted({*needed}.difference(*(each.built for each in results)))
     lines += ["## Not built here", "", _NOT_BUILT]
-    lines += _table(
-        ["Package", "Built for"], [(each, ", ".join(needed[each])) for each in unbuilt]
-    )
+    told = {each.environment for each in results if each.built}
+    rows = [
+        [each, _reason(each, told & {*needed[each]}), ", ".join(needed[each])] for each in unbuilt
+    ]
+    lines += _table(["Package", "Why", "Built for"], rows)
     others = [each for each in rehearsed if each not in results]
     lines += ["## Not rehearsed here", ""]
     lines += [f"- `{each.environment}`, {each.date}: {each.steps[0].why}" for each in others]
@@ -119,9 +121,17 @@ def page() -> str:
 
 _NOT_BUILT = """\
 Rehearsals have built with Spack what the solutions of sites build besides Horovod, except for
-these packages: their source is not on the Python index, the frameworks bring them here, or their
-environments have no rehearsal since 2026-11-27, from when on results say what was built.
+these packages. Since 2026-11-27 results say what was built.
 """
+
+
+def _reason(package: str, rehearsed: Set[str]) -> str:
+    """Why Spack has not built it in the rehearsals that say what was built."""
+    if not rehearsed:
+        return "no rehearsal since 2026-11-27"
+    if package.startswith("py-"):
+        return "the frameworks' environment has it"
+    return "its source is not on the Python index"
 
 
 def _table(titles: List[str], rows: Iterable[Iterable[str]]) -> List[str]:
