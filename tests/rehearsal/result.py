@@ -18,6 +18,8 @@ from hvd.solve import kept, site_check
 from tests.rehearsal.steps import FAILED, PASSED, StepResult
 
 PAGE = paths.ROOT / "docs" / "rehearsals.md"
+#: The Python packages that were built by themselves, and the series of Python.
+ALONE = pathlib.Path(__file__).with_name("built_alone.json")
 #: The line of the page behind which all is made.
 MADE = "<!-- made by ./hvd test tests/unit/test_rehearse.py --write-results -->\n"
 
@@ -83,6 +85,24 @@ def stale(environment: Environment, date: str) -> str:
     return "" if result.date == date else f"the rehearsal is of {result.date}"
 
 
+def unbuilt(alone: bool = True) -> Dict[str, List[str]]:
+    """Return what solutions build and no rehearsal has built: environments by package.
+
+    Args:
+        alone: leave out what was built by itself.
+    """
+    names = environments.of_sites()
+    files = [file(environments.load(name)) for name in names]
+    done = {package for path in files if path.exists() for package in load(path).built}
+    if alone and ALONE.exists():
+        done |= {*json.loads(ALONE.read_text())}
+    needed: Dict[str, List[str]] = {}
+    for name in names:
+        for package in kept.built(kept.load(environments.load(name)).packages):
+            needed.setdefault(package, []).append(name)
+    return {package: needed[package] for package in sorted({*needed} - done)}
+
+
 def page() -> str:
     """Return the page with the results that environments keep, behind its own introduction."""
     names = environments.of_sites()
@@ -102,16 +122,12 @@ def page() -> str:
         lines += _table(["Declared", "In its place"], each.stand_ins.items())
         why = [f"- {step.name}: {step.result}: {step.why}" for step in each.steps if step.why]
         lines += [*why, ""] if why else []
-    needed: Dict[str, List[str]] = {}
-    for name in names:
-        for package in kept.built(kept.load(environments.load(name)).packages):
-            needed.setdefault(package, []).append(name)
-    unbuilt = sorted({*needed}.difference(*(each.built for each in results)))
-    lines += ["## Not built here", "", _NOT_BUILT]
     told = {each.environment for each in results if each.built}
     rows = [
-        [each, _reason(each, told & {*needed[each]}), ", ".join(needed[each])] for each in unbuilt
+        [package, _reason(package, told & {*names}), ", ".join(names)]
+        for package, names in unbuilt().items()
     ]
+    lines += ["## Not built here", "", _NOT_BUILT]
     lines += _table(["Package", "Why", "Built for"], rows)
     others = [each for each in rehearsed if each not in results]
     lines += ["## Not rehearsed here", ""]
@@ -121,7 +137,9 @@ def page() -> str:
 
 _NOT_BUILT = """\
 Rehearsals have built with Spack what the solutions of sites build besides Horovod, except for
-these packages. Since 2026-11-27 results say what was built.
+what the frameworks' environments have here. Of that, the Python packages were built by
+themselves, with the series of Python of a site. These packages were not built; results say what
+was since 2026-11-27.
 """
 
 
@@ -130,7 +148,7 @@ def _reason(package: str, rehearsed: Set[str]) -> str:
     if not rehearsed:
         return "no rehearsal since 2026-11-27"
     if package.startswith("py-"):
-        return "the frameworks' environment has it"
+        return "no Python of the site's series is here"
     return "its source is not on the Python index"
 
 
