@@ -14,7 +14,7 @@ from hvd.cli.common import JobsOption, flag, option
 from hvd.core import console, lock, paths, process
 from hvd.core.errors import HvdError
 from hvd.host import machine
-from hvd.matrix import attempt, cells, here, page, results
+from hvd.matrix import attempt, cells, here, results
 from hvd.matrix.attempt import Options, Skipped
 from hvd.matrix.cells import Cell, Matrix
 from hvd.matrix.results import Result
@@ -42,10 +42,6 @@ def matrix(
         "--cuda", "Accept CUDA builds of PyTorch if there are no others (gigabytes)."
     ),
     listed: bool = flag("--list", "List the cells; run none."),
-    make_page: bool = flag(
-        "--page", "Write docs/support-matrix.md from the results; run no cell."
-    ),
-    check: bool = flag("--check", "Fail if the page is out of date; write nothing."),
 ) -> None:
     """Build and test the cells of ci/matrix.yaml and keep every result in docs/matrix.jsonl.
 
@@ -54,10 +50,6 @@ def matrix(
     Exit status: 1 if a cell fails unexpectedly.
     """
     known, before = cells.matrix(), results.load()
-    if make_page or check:
-        for path in page.write(known, check):
-            console.note(paths.shorten(path))
-        return
     asked = cells.chosen(known.cells, filters or [], shard)
     if not asked:
         raise HvdError("--filter and --shard leave no cell", "list them: ./hvd dev matrix --list")
@@ -123,6 +115,6 @@ def _run(known: Matrix, asked: List[Cell], before: Dict[str, Result], options: O
                 console.note(f"    log: {paths.shorten(attempt.log(cell))}")
     console.note(", ".join(f"{count} {name}" for name, count in outcomes.items()))
     if outcomes["passed"] + outcomes["failed"]:
-        console.note("the page: ./hvd dev matrix --page")
+        console.note("to update the page: ./hvd dev docs")
     if unexpected:
         raise typer.Exit(1)
