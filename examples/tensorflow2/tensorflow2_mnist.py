@@ -1,4 +1,4 @@
-"""Distributed training with a loop of TensorFlow 2 and Horovod: GradientTape, and Keras's layers."""
+"""Distributed training with a loop of TensorFlow 2, a gradient tape, and Horovod."""
 
 import argparse
 import time
