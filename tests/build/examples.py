@@ -117,7 +117,8 @@ def check_accumulation(example: Example) -> None:
     for clip in ("1", "1e9"):
         two = example.run("mpirun", 2, *small, 1, "--clip", clip)
         one = example.run("mpirun", 1, *small, 2, "--clip", clip)
-        assert list(two.losses) == [1, 2, 3] and two.losses[3] < two.losses[1], two.output
+        # clipping by a norm of scaled gradients would leave next to nothing of them
+        assert list(two.losses) == [1, 2, 3] and two.losses[3] < 0.8 * two.losses[1], two.output
         for epoch, loss in one.losses.items():
             # in half precision; a gradient that is lost or twice as large makes tenths
             assert abs(two.losses[epoch] - loss) < 0.01, (clip, two.losses, one.losses)
