@@ -14,11 +14,12 @@ import psutil
 from hvd.core import paths, process
 from hvd.core.files import write_atomically
 from hvd.smoke.launch import Target, find_program
-from tests.checkout import script, wait_for
+from tests.checkout import wait_for
 
 #: Two names of this machine.  A host is not used any more once a worker on it has failed.
 HOSTS = ("localhost", "127.0.0.1")
-SCRIPT = paths.ROOT / "examples" / "elastic" / "train.py"
+DIRECTORY = paths.ROOT / "examples" / "elastic"
+SCRIPT = DIRECTORY / "pytorch_mnist_elastic.py"
 #: What the script prints: when it begins, with that many workers; at each commit, every ten
 #: steps and at the end of an epoch; at its end.
 BEGIN = r"rank (?P<rank>\d) of %d at step (?P<step>\d+): weights (?P<weights>[\d.]+)"
@@ -133,12 +134,12 @@ def job(
         slots: how many workers a host has.
     """
     process.adopt_orphans()
-    script(directory / "discovery", "exec cat hosts")
     set_hosts(directory, dict.fromkeys(HOSTS, slots))
     most = slots * len(HOSTS)
     options = f"--gloo -np {most} --min-np {slots} --max-np {most} --network-interfaces lo"
     command = [find_program(target, "horovodrun"), *options.split()]
-    command += ["--host-discovery-script", "./discovery", target.python, program, *arguments]
+    command += ["--host-discovery-script", DIRECTORY / "discover_hosts.sh"]
+    command += [target.python, program, *arguments]
     settings = {
         "OMP_NUM_THREADS": "1",
         # milliseconds between operations: a slow job is quick enough here, and leaves the

@@ -21,6 +21,32 @@ def test_training_goes_on_when_a_worker_is_killed_and_when_one_is_added(built_ho
     assert (tmp_path / "model.pt").stat().st_size > 0
 
 
+#: What the example of Keras prints: at its begin, with that many workers; and of each epoch.
+BEGIN_OF_KERAS = r"rank \d of %d at epoch (?P<epoch>\d+), batch \d+: weights (?P<weights>[\d.]+)"
+EPOCH_OF_KERAS = r"epoch \d+ ended: loss (?P<loss>[\d.]+), weights [\d.]+"
+
+
+@pytest.mark.xdist_group("built")
+def test_fit_of_keras_goes_on_when_a_worker_is_killed(built_tensorflow, tmp_path):
+    program = elastic.DIRECTORY / "tensorflow2_keras_mnist_elastic.py"
+    options = ["--samples", 2**11, "--epochs", 10]
+    with elastic.job(built_tensorflow.target, tmp_path, *options, program=program) as job:
+        begun = job.wait_for(BEGIN_OF_KERAS % 2, 2)
+        assert begun[0]["weights"] == begun[1]["weights"], job.output
+        job.wait_for(EPOCH_OF_KERAS, 2)
+        # what the other one goes on with, it has had from this one
+        lost, _ = job.hosts_by_rank()
+        job.workers()[lost].send_signal(signal.SIGKILL)
+        (alone,) = job.wait_for(BEGIN_OF_KERAS % 1)
+        # from a commit, of which there are three in an epoch
+        assert 1 <= int(alone["epoch"]) < 10, job.output
+        job.wait_for(r"trained to epoch 10, batch 0: weights [\d.]+")
+        assert job.wait() == 0, job.output
+        losses = [float(match["loss"]) for match in job.lines(EPOCH_OF_KERAS)]
+    assert len(losses) >= 9 and max(losses[2:]) < losses[0] / 2, losses
+    assert (tmp_path / "model.keras").stat().st_size > 0
+
+
 def check(job: elastic.Job) -> None:
     """What has to hold from the beginning of a job to its end."""
     begun = job.wait_for(elastic.BEGIN % 2, 2)

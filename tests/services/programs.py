@@ -20,14 +20,14 @@ def names(program: pathlib.Path) -> List[str]:
     ]
 
 
-def outcomes(
+def run(
     target: Target,
     program: pathlib.Path,
     packages: pathlib.Path,
     directory: pathlib.Path,
     **variables: str,
-) -> Dict[str, str]:
-    """Run the program with the packages in ``directory``; return each part's trace, or nothing.
+) -> str:
+    """Run the program with the packages in ``directory``; return what it prints.
 
     They are on PYTHONPATH, as what the program starts needs them too.
     """
@@ -43,4 +43,9 @@ def outcomes(
         timeout=400,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return dict(json.loads(line) for line in done.stdout.splitlines() if line.startswith('["'))
+    return done.stdout
+
+
+def outcomes(output: str) -> Dict[str, str]:
+    """Each part's trace, or nothing, from what `run` returns."""
+    return dict(json.loads(line) for line in output.splitlines() if line.startswith('["'))

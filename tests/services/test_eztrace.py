@@ -40,7 +40,7 @@ def traced(target, installed, tmp_path, text: str) -> subprocess.CompletedProces
     for pattern in ("libeztrace*", "libopen-trace-format2*"):
         for library in installed.glob(f"usr/lib/*-linux-gnu/{pattern}"):
             (libraries / library.name).symlink_to(library)
-    example = "examples/pytorch/train.py"
+    example = "examples/pytorch/pytorch_mnist.py"
     (tmp_path / "program.py").write_text(PROGRAM)
     variables = environment(LAUNCHED["mpirun"], target, 300)
     variables["PATH"] = f"{mpirun.parent}:{installed}/usr/bin:{variables['PATH']}"

@@ -92,7 +92,7 @@ def test_one_script_starts_horovod_and_ddp(local, slurm, tmp_path):
         options += ["--env", variable]
     words = ["$1", "--samples", "1024", "--workers", "0", "--checkpoint", "$2"]
     script = batch(local, tmp_path, *words, options=options)
-    for name in ("train.py", "train_ddp.py"):
+    for name in ("pytorch_mnist.py", "pytorch_mnist_ddp.py"):
         job = slurm.submit(script, examples / name, tmp_path / f"{name}.pt")
         found = slurm.ended(job, LIMIT)
         output = (tmp_path / "output").read_text()

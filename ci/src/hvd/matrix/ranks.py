@@ -64,10 +64,9 @@ class Ranks:
         process.run(command, log=self.log, env=variables, timeout=timeout, **options)
 
     def example(self, name: str) -> None:
-        """Run an example."""
-        arguments = [paths.ROOT / "examples" / name / "train.py", "--checkpoint"]
-        arguments.append(self.scratch / f"checkpoint-{name}")
-        self.run(self.launchers[0], arguments, _EXAMPLE_TIMEOUT, cwd=self.scratch)
+        """Run an example, by its path below examples/."""
+        script = paths.ROOT / "examples" / name
+        self.run(self.launchers[0], [script], _EXAMPLE_TIMEOUT, cwd=self.scratch)
 
 
 def built(state: pathlib.Path, engine: str) -> Target:

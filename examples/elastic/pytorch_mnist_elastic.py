@@ -1,4 +1,7 @@
-"""Elastic training with PyTorch and Horovod; ``python train.py --help``."""
+"""Training with PyTorch and Horovod that goes on when workers are lost or added.
+
+``horovodrun --gloo ... --host-discovery-script ./discover_hosts.sh`` starts it.
+"""
 
 import argparse
 import os
@@ -6,8 +9,6 @@ import os
 import horovod.torch as hvd
 import torch
 from torch.utils.data import DataLoader, TensorDataset
-
-FEATURES, CLASSES = 32, 10
 
 
 def main():
@@ -25,11 +26,14 @@ def main():
         device = torch.device("cuda")
 
     # The sampler distributes the rest of an epoch among the current workers.
-    dataset = synthetic(args.samples)
+    dataset = mnist_like(args.samples)
     sampler = hvd.elastic.ElasticSampler(dataset)
     loader = DataLoader(dataset, batch_size=args.batch_size, sampler=sampler, drop_last=True)
     model = torch.nn.Sequential(
-        torch.nn.Linear(FEATURES, 128), torch.nn.ReLU(), torch.nn.Linear(128, CLASSES)
+        torch.nn.Conv2d(1, 8, 5, stride=2),
+        torch.nn.ReLU(),
+        torch.nn.Flatten(),
+        torch.nn.Linear(8 * 12 * 12, 10),
     ).to(device)
 
     # 3. Wrap the optimizer, and scale the learning rate whenever workers have changed.
@@ -51,11 +55,10 @@ def main():
         print(f"rank {hvd.rank()} of {hvd.size()} at step {state.step}: {describe(model)}")
         losses = []
         while state.epoch < args.epochs:
-            for number, (points, labels) in enumerate(loader):
+            for number, (images, labels) in enumerate(loader):
                 optimizer.zero_grad()
-                loss = torch.nn.functional.cross_entropy(
-                    model(points.to(device)), labels.to(device)
-                )
+                output = model(images.to(device))
+                loss = torch.nn.functional.cross_entropy(output, labels.to(device))
                 loss.backward()
                 optimizer.step()
                 losses.append(loss.item())
@@ -73,12 +76,13 @@ def main():
                     #    another is lost.  Added workers join here.
                     state.commit()
                     if stop:
-                        return
+                        return check(model)
             state.epoch += 1
             sampler.set_epoch(state.epoch)
             if hvd.rank() == 0:
                 print(f"epoch {state.epoch} ended at step {state.step}: {describe(model)}")
             state.commit()
+        return check(model)
 
     train(state)
     if hvd.rank() == 0:
@@ -89,13 +93,13 @@ def main():
     hvd.shutdown()
 
 
-def synthetic(samples):
-    """Points around one centre per class; the same on every rank."""
+def mnist_like(samples):
+    """Ten patterns of 28 x 28 pixels, in much noise, and their numbers: the same on every rank."""
     generator = torch.Generator().manual_seed(1)
-    centres = torch.randn(CLASSES, FEATURES, generator=generator)
-    labels = torch.randint(CLASSES, (samples,), generator=generator)
-    noise = torch.randn(samples, FEATURES, generator=generator)
-    return TensorDataset(centres[labels] + 2 * noise, labels)
+    patterns = torch.randn(10, 1, 28, 28, generator=generator)
+    labels = torch.randint(10, (samples,), generator=generator)
+    noise = torch.randn(samples, 1, 28, 28, generator=generator)
+    return TensorDataset(patterns[labels] + 4 * noise, labels)
 
 
 def describe(model):
@@ -104,13 +108,20 @@ def describe(model):
     return f"weights {total:.9f}"
 
 
+def check(model):
+    """Fail, on every rank, if the ranks differ in weights."""
+    # with a name: those that Horovod counts differ between old workers and new ones
+    if len(set(hvd.allgather_object(describe(model), name="weights"))) > 1:
+        raise SystemExit("the ranks have different weights")
+
+
 def parse():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
     parser.add_argument("--epochs", type=int, default=5)
-    parser.add_argument("--batch-size", type=int, default=32, help="samples per rank and step")
-    parser.add_argument("--lr", type=float, default=0.01, help="learning rate of one rank")
+    parser.add_argument("--batch-size", type=int, default=32, help="images per rank and step")
+    parser.add_argument("--lr", type=float, default=0.001, help="learning rate of one rank")
     parser.add_argument("--samples", type=int, default=8192, help="size of the data set")
     parser.add_argument("--commit", type=int, default=10, help="steps between two commits")
     parser.add_argument("--seed", type=int, default=1, help="for the initial weights")
