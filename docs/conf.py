@@ -7,21 +7,21 @@ the same on a git host and on the site.
 import os
 import pathlib
 import subprocess
+import sys
 
 import yaml
-from docutils import nodes
-from docutils.parsers.rst import Directive
 from sphinx.search import SearchEnglish
-
-from hvd.docs import selector
 
 ROOT = pathlib.Path(__file__).parents[1]
 CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text())
 COMMIT = ["git", "-C", ROOT, "log", "-1", "--format=%h of %cs"]
 
+# for selector.py
+sys.path.insert(0, str(ROOT / "docs"))
+
 project = "hvd"
 version = release = CITATION["version"]
-extensions = ["myst_parser", "sphinx_copybutton", "sphinx_design"]
+extensions = ["myst_parser", "sphinx_copybutton", "sphinx_design", "selector"]
 root_doc = "docs/index"
 include_patterns = [
     "*.md",
@@ -78,13 +78,5 @@ class Words(SearchEnglish):
         return word not in self.stopwords
 
 
-class Selector(Directive):
-    """The choices, and the recipe's answer to each combination of them."""
-
-    def run(self):
-        return [nodes.raw("", selector.page(), format="html")]
-
-
 def setup(app):
     app.add_search_language(Words)
-    app.add_directive("selector", Selector)

@@ -1,4 +1,7 @@
-"""The selector of the site's start page: the recipe's answer to every combination of choices."""
+"""The selector of the start page: the recipe's answer to every combination of choices.
+
+A directive of Sphinx: the answers are computed when the site is built.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ import itertools
 import json
 from typing import Dict, Iterator, List, NamedTuple, Tuple
 
+from docutils import nodes
+from sphinx.util.docutils import SphinxDirective
+
 from hvd.core.errors import HvdError
 from hvd.model import environment, recipe, specs
-from hvd.report.text import render
 
 
 class Choice(NamedTuple):
@@ -96,11 +101,19 @@ def answers() -> Iterator[Tuple[str, bool, str]]:
         yield text, accepted, "\n".join(filter(None, lines))
 
 
-def page() -> str:
-    """Return the selector as HTML: a form, and a table of answers for its script."""
-    kinds: Dict[Tuple[bool, str], int] = {}
-    table = [kinds.setdefault(tuple(found), len(kinds)) for _, *found in answers()]
-    answered = json.dumps({"kinds": list(kinds), "table": table}, separators=(",", ":"))
-    # no text may end the element that it stands in
-    answered = answered.replace("<", "\\u003c")
-    return render("docs/selector.html.j2", questions=questions(), answers=answered)
+class Selector(SphinxDirective):
+    """The choices as a form, and a table of answers for its script."""
+
+    def run(self) -> List[nodes.Node]:
+        kinds: Dict[Tuple[bool, str], int] = {}
+        table = [kinds.setdefault((ok, why), len(kinds)) for _, ok, why in answers()]
+        answered = json.dumps({"kinds": list(kinds), "table": table}, separators=(",", ":"))
+        # no text may end the element that it stands in
+        context = {"questions": questions(), "answers": answered.replace("<", "\\u003c")}
+        text = self.env.app.builder.templates.render("selector.html", context)
+        return [nodes.raw("", text, format="html")]
+
+
+def setup(app) -> Dict[str, bool]:
+    app.add_directive("selector", Selector)
+    return {"parallel_read_safe": True}
