@@ -219,7 +219,8 @@ class Recipe:
 
     def refusals(self, spec: Spec) -> Iterator[Directive]:
         """The conflicts, requirements and dependencies that ``spec`` does not meet."""
-        return (each for each in self.directives if each.applies(spec) and each.refuses(spec))
+        # in this order, because few refuse
+        return (each for each in self.directives if each.refuses(spec) and each.applies(spec))
 
     def _check_variant(self, spec: Spec, name: str, value: specs.Value) -> None:
         """Refuse an unknown variant or value, and a variant whose condition is not met."""
