@@ -65,6 +65,10 @@ REFUSED = {
     "mpi=openmpi": "use +mpi or ~mpi",
     "+frameworks": "frameworks needs a value",
     "@1.0": "has no version 1.0",
+    # another MPI than the ones that the recipe requires
+    "+ddl~nccl+cuda cuda_arch=70 target=power9le ^openmpi": "requires IBM Spectrum MPI",
+    "+cuda cuda_arch=80 gpu_ops=mpi ^openmpi~cuda": "requires a CUDA-aware MPI",
+    "+cuda cuda_arch=80 gpu_ops=mpi ^intel-oneapi-mpi": "requires a CUDA-aware MPI",
 }
 TAKEN = (
     "",
@@ -75,6 +79,9 @@ TAKEN = (
     "^py-torch@1.2",
     "frameworks=keras",
     "+ddl~nccl cuda_arch=70 target=power9le",
+    "+cuda cuda_arch=80 gpu_ops=mpi ^mpich",
+    # it may get any MPI, where a user names one
+    "+ccl ^openmpi",
 )
 
 

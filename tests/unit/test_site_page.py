@@ -59,6 +59,14 @@ def test_a_page_leads_from_a_login_node_to_two_ranks(name) -> None:
     assert (paths.ROOT / "packages/py_horovod/test/allreduce.py").is_file()
 
 
+def test_the_start_page_lists_retired_machines_apart() -> None:
+    text = (paths.ROOT / "docs" / "index.md").read_text()
+    live, _, retired = text.partition(":caption: Retired machines")
+    for each in map(site.load, SITES):
+        block = retired if each.status.state == "retired" else live
+        assert f"\nsites/{each.name}\n" in block, each.name
+
+
 def test_every_spec_of_the_table_is_accepted() -> None:
     horovod = recipe.load(environment.HOROVOD)
     text = (paths.ROOT / "docs" / "which-spec.md").read_text()

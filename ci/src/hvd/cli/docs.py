@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 
 from hvd.cli.common import flag
@@ -37,5 +38,6 @@ def _build_site() -> None:
     target, log = paths.state() / "site", paths.state() / "logs" / "docs.log"
     # a warning, such as a link that leads nowhere, is an error
     words = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-E", "-q"]
-    process.run([*words, paths.ROOT / "docs", target], log=log, timeout=600)
+    shutil.rmtree(target, ignore_errors=True)
+    process.run([*words, "-c", paths.ROOT / "docs", paths.ROOT, target], log=log, timeout=600)
     console.note(paths.shorten(target / "index.html"))

@@ -13,6 +13,7 @@ import functools
 import importlib.util
 import os
 import pathlib
+import re
 import sys
 import types
 from typing import Any, Callable, Collection, Dict, Iterator, List, Mapping, Optional, Set, Tuple
@@ -185,7 +186,7 @@ class Recipe:
             )
         messages, remedy = [], ""
         for directive in self.refusals(spec):
-            if partly and directive.name == "requires" and _names_another(directive, spec):
+            if partly and directive.name == "requires" and self._is_open(directive, spec):
                 continue
             if "msg" in directive.keywords:
                 messages.append(str(directive.keywords["msg"]))
@@ -197,9 +198,29 @@ class Recipe:
             name = f"{spec.name}@{spec.versions}"
             raise HvdError(f"{name}: " + "\n  ".join(dict.fromkeys(messages)), remedy)
 
+    def _is_open(self, requirement: Directive, spec: Spec) -> bool:
+        """Return whether what ``spec`` leaves open may meet a ``requirement`` of dependencies."""
+        named = spec.dependencies
+        has_mpi = bool(self._mpis & named.keys())
+
+        def may_be(wanted: Spec) -> bool:
+            if wanted.name in named:
+                return named[wanted.name].intersects(wanted)
+            return not (has_mpi and wanted.name in self._mpis)
+
+        asked = [parse_once(text).dependencies.values() for text in requirement.arguments]
+        return any(each and all(map(may_be, each)) for each in asked)
+
+    @functools.cached_property
+    def _mpis(self) -> Set[str]:
+        """The packages that the recipe names as MPIs."""
+        clauses = [str(each.arguments) for each in self.directives if each.arguments]
+        return set(re.findall(r"\^\[virtuals=mpi\] ([\w-]+)", " ".join(clauses)))
+
     def refusals(self, spec: Spec) -> Iterator[Directive]:
         """The conflicts, requirements and dependencies that ``spec`` does not meet."""
-        return (each for each in self.directives if each.applies(spec) and each.refuses(spec))
+        # in this order, because few refuse
+        return (each for each in self.directives if each.refuses(spec) and each.applies(spec))
 
     def _check_variant(self, spec: Spec, name: str, value: specs.Value) -> None:
         """Refuse an unknown variant or value, and a variant whose condition is not met."""
@@ -255,12 +276,6 @@ def load(name: str, packages: pathlib.Path = PACKAGES) -> Recipe:
     if not path.is_file():
         raise HvdError(f"{shorten(path)}: no such recipe", "the pip engine builds py-horovod only")
     return Recipe(name, directory, *_execute(path))
-
-
-def _names_another(requirement: Directive, spec: Spec) -> bool:
-    """Return whether ``requirement`` is about a dependency that ``spec`` does not name."""
-    asked = [parse_once(text).dependencies for text in requirement.arguments]
-    return any(each and not each.keys() & spec.dependencies.keys() for each in asked)
 
 
 # Stand-ins for Spack's Package API
