@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from hvd.cli import reference
 from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.docs import pages, site_page
@@ -18,6 +19,7 @@ SITES = [name for name in site.names() if name != site.LOCAL]
 def test_what_is_made_is_up_to_date() -> None:
     site_page.write(check=True)
     pages.write_seeds(check=True)
+    reference.write(check=True)
     assert sorted(path.stem for path in site_page.PAGES.glob("*.md")) == SITES
 
 
@@ -57,6 +59,23 @@ def test_a_page_leads_from_a_login_node_to_two_ranks(name) -> None:
     assert f"$ ./hvd build {name}" in block.splitlines()
     assert "./hvd launch" in block and "--nodes 2 --ranks-per-node 1" in block
     assert (paths.ROOT / "packages/py_horovod/test/allreduce.py").is_file()
+
+
+def test_readme_says_what_was_run_on_its_machine() -> None:
+    there = [name for name in environment.of_sites() if "run there" in site_page._evidence(name)]
+    readme = (paths.ROOT / "README.md").read_text()
+    assert ("None has run on its site's machine" in readme) == (not there)
+
+
+#: What ./hvd itself hands to the programs that it starts.
+INTERNAL = {"HVD_CALLER_", "HVD_CALLER_PYTHONPATH", "HVD_COMPLETE"}
+
+
+def test_the_page_of_variables_has_those_that_the_tool_reads() -> None:
+    files = [paths.ROOT / "hvd", *paths.SOURCE.rglob("*.py")]
+    read = {name for file in files for name in re.findall(r"\bHVD_\w+", file.read_text())}
+    page = (paths.ROOT / "docs" / "variables.md").read_text()
+    assert {name.rstrip("`") for name in re.findall(r"\bHVD_\w+", page)} == read - INTERNAL
 
 
 def test_every_spec_of_the_table_is_accepted() -> None:
