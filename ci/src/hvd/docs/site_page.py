@@ -91,6 +91,10 @@ def page(machine: Site) -> str:
         scheduler=site.launchers().schedulers[machine.scheduler],
         provided=[each for each in externals if each[0] not in made],
         made=[each for each in externals if each[0] in made],
+        commands=" ".join(
+            line for use in machine.environments.values() if use.make for line in use.make.commands
+        ),
+        numbers={name: number for number, name in enumerate(machine.sources, 1)},
         account=account,
         environment=environment.load,
         root=lambda chosen: next(s for s in chosen.specs if s.startswith(environment.HOROVOD)),
