@@ -40,6 +40,12 @@ def environments() -> str:
         retired=[each for each in sites if each.status.state == "retired"],
         site_of=site.of,
         evidence=_evidence,
+        run_there=any(
+            use.checked.by == "machine"
+            for each in sites
+            if each.name != site.LOCAL
+            for use in each.environments.values()
+        ),
         versions=_versions,
         mpis=tuple(KINDS),
         frameworks=tuple(FRAMEWORKS),
