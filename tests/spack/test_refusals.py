@@ -1,4 +1,4 @@
-"""The fix for a Spack that refuses in ten minutes, as docs/troubleshooting.md has it."""
+"""The fix for a Spack that refuses in ten minutes, as docs/build-messages.md has it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hvd.solve import location
 from tests.checkout import run
 from tests.spack.conftest import variables
 
-PAGE = paths.ROOT / "docs" / "troubleshooting.md"
+PAGE = paths.ROOT / "docs" / "build-messages.md"
 #: Refused, of the smallest package with virtual dependencies.
 SPEC = "zlib %gcc@4.9"
 FALSE = "Cannot find a valid provider for virtual"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import pytest
 
+from hvd.cli import reference
 from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.docs import pages, site_page
@@ -18,6 +20,7 @@ SITES = [name for name in site.names() if name != site.LOCAL]
 def test_what_is_made_is_up_to_date() -> None:
     site_page.write(check=True)
     pages.write_seeds(check=True)
+    reference.write(check=True)
     assert sorted(path.stem for path in site_page.PAGES.glob("*.md")) == SITES
 
 
@@ -65,6 +68,33 @@ def test_the_start_page_lists_retired_machines_apart() -> None:
     for each in map(site.load, SITES):
         block = retired if each.status.state == "retired" else live
         assert f"\nsites/{each.name}\n" in block, each.name
+
+
+@pytest.mark.parametrize(("by", "said"), [("rehearsal", True), ("machine", False)])
+def test_the_table_says_whether_any_was_run_on_its_machine(monkeypatch, by, said) -> None:
+    real = site.load
+
+    def load(name):
+        found = real(name)
+        uses = {
+            key: dataclasses.replace(use, checked=dataclasses.replace(use.checked, by=by))
+            for key, use in found.environments.items()
+        }
+        return dataclasses.replace(found, environments=uses) if name == "alpha" else found
+
+    monkeypatch.setattr(site, "load", load)
+    assert ("No site's environment has run on its own machine" in site_page.environments()) == said
+
+
+#: What ./hvd itself hands to the programs that it starts.
+INTERNAL = {"HVD_CALLER_", "HVD_CALLER_PYTHONPATH", "HVD_COMPLETE"}
+
+
+def test_the_page_of_variables_has_those_that_the_tool_reads() -> None:
+    files = [paths.ROOT / "hvd", *paths.SOURCE.rglob("*.py")]
+    read = {name for file in files for name in re.findall(r"\bHVD_\w+", file.read_text())}
+    page = (paths.ROOT / "docs" / "variables.md").read_text()
+    assert {name.rstrip("`") for name in re.findall(r"\bHVD_\w+", page)} == read - INTERNAL
 
 
 def test_every_spec_of_the_table_is_accepted() -> None:

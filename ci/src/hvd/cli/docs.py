@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 
+from hvd.cli import reference
 from hvd.cli.common import flag
 from hvd.core import console, paths, process
 from hvd.core.errors import HvdError
@@ -17,14 +18,14 @@ def docs(
     check: bool = flag("--check", "Write nothing; fail if one is stale."),
     as_site: bool = flag("--site", "Build the documentation site; needs Python 3.11."),
 ) -> None:
-    """Regenerate the README's table, and the pages that come from files and results."""
+    """Regenerate the README's table, and the pages that come from code, files and results."""
     # the pages are about this checkout's sites
     os.environ.pop("HVD_SITES", None)
     if as_site:
         _build_site()
         return
     written = site_page.write(check) + pages.write_seeds(check)
-    written += page.write(cells.matrix(), check)
+    written += reference.write(check) + page.write(cells.matrix(), check)
     for path in written:
         console.note(paths.shorten(path))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 from typing import List, Sequence
 
@@ -31,16 +32,33 @@ def write(check: bool) -> List[pathlib.Path]:
 
 
 def environments() -> str:
-    """Return the README's table of environments, and the names of those that are retired."""
+    """Return the README's table of environments, and the sites that are retired."""
+    sites = [site.load(name) for name in site.names()]
     return render(
         "docs/environments.md.j2",
         environments=[environment.load(name) for name in environment.names()],
-        retired=lambda each: site.of(each.name).status.state == "retired",
+        retired=[each for each in sites if each.status.state == "retired"],
         site_of=site.of,
+        evidence=_evidence,
+        run_there=any(
+            use.checked.by == "machine"
+            for each in sites
+            if each.name != site.LOCAL
+            for use in each.environments.values()
+        ),
         versions=_versions,
         mpis=tuple(KINDS),
         frameworks=tuple(FRAMEWORKS),
     )
+
+
+def _evidence(name: str) -> str:
+    """Return what was shown of an environment, in the words that README explains."""
+    by = site.of(name).environments[name].checked.by
+    if by != "rehearsal":
+        return {"documents": "solved", "machine": "run there"}[by]
+    spec = json.loads((environment.load(name).directory / "rehearsal.json").read_text())["spec"]
+    return "rehearsed, CUDA compiled" if "+cuda" in spec else "rehearsed"
 
 
 def _versions(chosen: Environment, names: Sequence[str]) -> str:
@@ -79,6 +97,10 @@ def page(machine: Site) -> str:
         scheduler=site.launchers().schedulers[machine.scheduler],
         provided=[each for each in externals if each[0] not in made],
         made=[each for each in externals if each[0] in made],
+        commands=" ".join(
+            line for use in machine.environments.values() if use.make for line in use.make.commands
+        ),
+        numbers={name: number for number, name in enumerate(machine.sources, 1)},
         account=account,
         environment=environment.load,
         root=lambda chosen: next(s for s in chosen.specs if s.startswith(environment.HOROVOD)),
