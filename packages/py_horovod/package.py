@@ -720,6 +720,14 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     patch("patches/cffi.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/logging.h#L38-L49
     patch("patches/source-paths.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/half.cc#L66-L81
+    patch("patches/gloo-float16.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/ops/gloo_operations.cc#L139-L149
+    patch("patches/gloo-parts.patch", when="@0.28.1")
+    # https://github.com/facebookincubator/gloo/blob/d96897b339a07087f588223ca216e75f64e3ca58/gloo/transport/tcp/pair.cc#L1036-L1095
+    patch("patches/gloo-messages.patch", when="@0.28.1 +gloo")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/common.cc#L202-L208
+    patch("patches/out-of-place.patch", when="@0.28.1")
 
     @property
     def parallel(self) -> bool:
