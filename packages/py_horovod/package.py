@@ -718,6 +718,10 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     patch("patches/torch-sync-batch-norm.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/setup.py#L204-L206
     patch("patches/cffi.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/gloo/gloo_context.cc#L67-L93
+    patch("patches/gloo-start.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/runner/launch.py#L747-L757
+    patch("patches/launcher-start.patch", when="@0.28.1")
 
     @property
     def parallel(self) -> bool:
