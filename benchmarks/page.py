@@ -14,7 +14,8 @@ from hvd.report import text
 
 HERE = pathlib.Path(__file__).parent
 PAGE = HERE.parent / "docs" / "performance.md"
-PARTS = ("builds", "solves", "collectives")
+PARTS = ("builds", "solves", "collectives", "starts")
+PICTURES = PARTS[:3]
 BEGIN, END = "<!-- made by benchmarks/page.py -->\n", "<!-- end -->\n"
 #: The columns that are results; the others say what a row is of.
 MEASURED = {"median", "minimum", "maximum", "p95", "calls", "bus", "installed", "spec"}
@@ -74,7 +75,7 @@ def write(check):
     before, _, rest = PAGE.read_text().partition(BEGIN)
     made = templates.get_template("page.md.j2").render(goals=goals)
     files = {PAGE: f"{before}{BEGIN}{made}{END}{rest.partition(END)[2]}"}
-    for name in PARTS:
+    for name in PICTURES:
         picture = templates.get_template("picture.svg.j2").render(name=name)
         files[PAGE.with_name(f"performance-{name}.svg")] = picture
     stale = [path for path, made in files.items() if not path.exists() or path.read_text() != made]

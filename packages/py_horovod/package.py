@@ -728,6 +728,10 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     patch("patches/gloo-messages.patch", when="@0.28.1 +gloo")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/common.cc#L202-L208
     patch("patches/out-of-place.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/gloo/gloo_context.cc#L67-L93
+    patch("patches/gloo-start.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/runner/launch.py#L747-L757
+    patch("patches/launcher-start.patch", when="@0.28.1")
 
     @property
     def parallel(self) -> bool:

@@ -1,8 +1,8 @@
-"""The benchmark's program of collectives, on two ranks: Horovod, and its peers without it."""
+"""The benchmark's programs, on few ranks: Horovod, and its peers without it."""
 
 import pytest
 
-from benchmarks import collectives
+from benchmarks import collectives, starts
 from tests.ranks import LAUNCHED
 
 pytestmark = pytest.mark.xdist_group("built")
@@ -17,3 +17,14 @@ def test_every_result_is_right(built_horovod, launcher, method, tmp_path):
     assert {"allgather", "allreduce", "alltoall", "broadcast", "reducescatter"} <= operations
     trains = any(operation.startswith("training") for operation in operations)
     assert trains == (method == "horovod" or launcher.controller == "gloo")
+
+
+def test_starts_are_timed(built_horovod, tmp_path, monkeypatch):
+    """The programs themselves fail where a sum, or what the server answers, is wrong."""
+    target, log = built_horovod.target, tmp_path / "log"
+    assert starts.served(target, 20) > 0
+    for launcher in ("horovodrun", "torchrun"):
+        init, whole = starts.launched(target, launcher, 2, log)
+        assert 0 < init < whole
+    monkeypatch.setattr(starts, "RANKS_OF_HOST", 1)
+    assert min(starts.lost(target, log)) > 0
