@@ -732,6 +732,17 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     patch("patches/gloo-start.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/runner/launch.py#L747-L757
     patch("patches/launcher-start.patch", when="@0.28.1")
+    # https://man.openbsd.org/ssh_config#ServerAliveInterval
+    patch("patches/ssh-keepalive.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/runner/elastic/registration.py#L115-L140
+    patch("patches/silent-workers.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/issues/2431
+    # https://github.com/horovod/horovod/issues/2852
+    patch("patches/nics.patch", when="@0.28.1")
+    # https://www.open-mpi.org/faq/?category=running#mpirun-prefix
+    patch("patches/mpirun-prefix.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/runner/gloo_run.py#L286-L292
+    patch("patches/launch-errors.patch", when="@0.28.1")
 
     @property
     def parallel(self) -> bool:

@@ -17,7 +17,7 @@ from hvd.host import machine
 #: Tiers of tests: the directories below ``tests``, in the order of tests/README.md.
 TIERS = (
     *("unit", "spack", "build", "services", "compile", "bundle", "container", "emulated"),
-    "rehearsal",
+    *("hosts", "rehearsal"),
 )
 #: Arguments of pytest that want one process, or say how many.
 _ALONE = {"--pdb", "-s", "--collect-only", "--co", "-n"}

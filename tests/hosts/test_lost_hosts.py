@@ -1,0 +1,134 @@
+"""Hosts and ranks that die while a job runs; docs/troubleshooting.md says what is to be seen."""
+
+from __future__ import annotations
+
+import psutil
+import pytest
+
+from tests.build import elastic
+from tests.checkout import script
+from tests.hosts.jobs import ENDLESS
+
+
+def rank_on(cluster, host: str) -> psutil.Process:
+    """The process that is a rank on a host."""
+    (rank,) = [p for p in cluster.network.hosts[host].processes() if p.name().startswith("python")]
+    return rank
+
+
+def kill_rank(cluster, host):
+    rank_on(cluster, host).kill()
+
+
+def stop_rank(cluster, host):
+    rank_on(cluster, host).suspend()
+
+
+def kill_host(cluster, host):
+    cluster.network.hosts[host].kill()
+
+
+def pull_cable(cluster, host):
+    cluster.network.plug(host, "down")
+
+
+@pytest.fixture
+def repaired(cluster):
+    """A function that makes a host run and reachable again; it is called for all in the end."""
+
+    def repair(host):
+        if cluster.network.hosts[host].starter.poll() is not None:
+            cluster.network.start(host)
+        cluster.network.plug(host, "up")
+        for process in cluster.network.hosts[host].processes():
+            process.resume()
+
+    yield repair
+    for host in cluster.network.hosts:
+        repair(host)
+
+
+@pytest.mark.parametrize("die", [kill_rank, stop_rank, kill_host, pull_cable])
+def test_a_static_job_over_gloo_ends(cluster, repaired, tmp_path, die):
+    """Within Gloo's time-out, and a process that was stopped as soon as it goes on."""
+    (tmp_path / "job.py").write_text(ENDLESS)
+    with cluster.job(tmp_path, "horovodrun --gloo -np 3 -H h1:1,h2:1,h3:1", "job.py") as job:
+        job.begun(3)
+        die(cluster, "h3")
+        assert job.launcher.wait(90) != 0, job.output
+        repaired("h3")
+        assert job.wait(0) != 0
+        assert "Host: h" in job.output
+
+
+@pytest.mark.parametrize("die", [kill_rank, kill_host])
+def test_a_static_job_over_mpi_ends(cluster, repaired, tmp_path, die):
+    """mpirun notices both; neither it nor MPI notices a stopped rank or a pulled cable."""
+    (tmp_path / "job.py").write_text(ENDLESS)
+    with cluster.job(tmp_path, "horovodrun --mpi -np 3 -H h1:1,h2:1,h3:1", "job.py") as job:
+        job.begun(3)
+        die(cluster, "h3")
+        assert job.wait(90) != 0
+        assert "h3" in job.output
+
+
+def test_ranks_over_mpi_end_with_their_launcher(cluster, tmp_path):
+    (tmp_path / "job.py").write_text(ENDLESS)
+    with cluster.job(tmp_path, "horovodrun --mpi -np 2 -H h2:1,h3:1", "job.py") as job:
+        job.begun(2)
+        for process in cluster.network.hosts["h1"].processes():
+            process.kill()
+        assert job.wait(90) != 0
+
+
+class Training(elastic.Job):
+    """An elastic job whose weights are those of a commit, whenever its hosts have changed."""
+
+    def goes_on(self, ranks: int, before: int = 0) -> None:
+        """Wait until that many ranks train, more often than ``before``."""
+        begun = self.wait_for(elastic.BEGIN % ranks, before + ranks)[before:]
+        assert {match["rank"] for match in begun} == {str(rank) for rank in range(ranks)}
+        assert all(match["step"] == "0" or self.committed(match) for match in begun), self.output
+        self.wait_for_more(elastic.COMMIT, 3)
+
+    def times(self, ranks: int) -> int:
+        return len(self.lines(elastic.BEGIN % ranks))
+
+
+def test_an_elastic_job_outlives_every_death(cluster, repaired, tmp_path):
+    """ssh-keepalive.patch, silent-workers.patch"""
+    script(tmp_path / "discovery", "exec cat hosts")
+    elastic.set_hosts(tmp_path, dict.fromkeys(("h1", "h2", "h3", "h4"), 1))
+    options = "-np 4 --min-np 2 --max-np 4 --blacklist-cooldown-range 5 10"
+    launcher = f"horovodrun --gloo {options} --host-discovery-script ./discovery"
+    program = [elastic.SCRIPT, "--samples", "8192", "--epochs", "1000000"]
+    with cluster.job(tmp_path, launcher, *program) as started:
+        job = Training(started.launcher, tmp_path, elastic.SCRIPT)
+        job.deadline += 360
+        job.goes_on(4)
+
+        kill_host(cluster, "h4")
+        elastic.set_hosts(tmp_path, dict.fromkeys(("h1", "h2", "h3"), 1))
+        job.goes_on(3)
+
+        pull_cable(cluster, "h3")
+        elastic.set_hosts(tmp_path, dict.fromkeys(("h1", "h2"), 1))
+        job.goes_on(2)
+
+        # one is back, and one is new
+        repaired("h3")
+        before = job.times(4)
+        elastic.set_hosts(tmp_path, dict.fromkeys(("h1", "h2", "h3", "h5"), 1))
+        job.goes_on(4, before)
+
+        # its host is still there, and gets another rank
+        stopped = rank_on(cluster, "h5")
+        before = job.times(4)
+        stopped.suspend()
+        job.goes_on(4, before)
+        stopped.kill()
+
+        (tmp_path / "STOP").touch()
+        assert started.wait(60) == 0, job.output
+        (trained,) = job.lines(elastic.END)
+        assert job.committed(trained), job.output
