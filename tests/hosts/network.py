@@ -48,7 +48,8 @@ set -e
 hostname "$1"
 mount -t tmpfs tmpfs /dev/shm
 ip link set lo up
-ip link add "$2" type veth peer name "$1" netns room
+# it has the same address after it has died
+ip link add "$2" address "02:00:00:00:00:0$3" type veth peer name "$1" netns room
 ip -n room link set "$1" master bridge up
 ip address add {NETWORK}.$3/24 dev "$2"
 ip address add {NETWORK_6}:$3/64 dev "$2" nodad

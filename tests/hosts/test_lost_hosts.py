@@ -66,7 +66,7 @@ def test_a_static_job_over_gloo_ends(cluster, repaired, tmp_path, die):
 
 @pytest.mark.parametrize("die", [kill_rank, kill_host])
 def test_a_static_job_over_mpi_ends(cluster, repaired, tmp_path, die):
-    """mpirun notices both; neither it nor MPI notices a stopped rank or a pulled cable."""
+    """mpirun notices both; it does not notice a rank that has stopped."""
     (tmp_path / "job.py").write_text(ENDLESS)
     with cluster.job(tmp_path, "horovodrun --mpi -np 3 -H h1:1,h2:1,h3:1", "job.py") as job:
         job.begun(3)
