@@ -12,8 +12,8 @@ DOCS = paths.ROOT / "docs"
 #: Headings that quote PyTorch, MPI, older Horovods, or nobody.
 OTHERS = re.compile(
     "DataLoader|libtorch_cuda|There are not enough slots|Data unpack|plm_rsh_agent|"
-    "was set to a path|invalid device ordinal|Caught signal|address [(]nil|terminate called|incompatible function|"
-    "None$|hvd[.]local_rank|Gradients were computed|Tensor is required"
+    "was set to a path|invalid device ordinal|Caught signal|address [(]nil|terminate called|"
+    "incompatible function|None$|hvd[.]local_rank|Gradients were computed|Tensor is required"
 )
 
 
