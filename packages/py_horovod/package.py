@@ -617,11 +617,11 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/gloo/gloo_controller.cc#L116
     patch("patches/gloo-exchange.patch", when="@0.26.0:0.28.1")
     # https://github.com/facebookincubator/gloo/blob/d96897b339a07087f588223ca216e75f64e3ca58/gloo/reduce_scatter.h#L416
-    patch("patches/gloo-reduce-scatter.patch", when="@0.25.0:0.28.1 +gloo")
+    patch("patches/gloo-reduce-scatter.patch", when="@0.25.0:0.28.0 +gloo")
     # https://github.com/facebookincubator/gloo/blob/d96897b339a07087f588223ca216e75f64e3ca58/gloo/transport/tcp/pair.cc#L707
     patch("patches/gloo-lock.patch", when="@0.24.0:0.28.1 +gloo")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/gloo/http_store.cc#L62
-    patch("patches/http-store.patch", when="@0.20.0:0.28.1")
+    patch("patches/http-store.patch", when="@0.20.0:0.28.0")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/gloo/gloo_context.cc#L290
     patch("patches/gloo-mesh.patch", when="@0.23.0:0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/CMakeLists.txt#L88
