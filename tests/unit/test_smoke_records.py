@@ -96,6 +96,9 @@ def test_the_others_are_named_behind_the_cause() -> None:
     assert failures(WAITS, KILLED)[1].startswith("rank 0 on a was waiting in allreduce sum")
     waits, hung = {**WAITS, "hung": True}, {"operations": [SUM], "hung": True}
     assert len(failures(waits, hung)) == 2
+    # the hung rank is ended first, and the other one may still say so
+    _, other = failures({**waits, "error": SHUT_DOWN}, hung)
+    assert other.startswith("rank 0 on a was waiting in allreduce sum")
 
 
 @pytest.mark.parametrize(("launcher", "named"), [(0, MPI), (2, "/usr/bin/horovodrun")])

@@ -164,7 +164,9 @@ def failures(launch: Launch, ranks: Sequence[Rank]) -> List[str]:
         )
     for rank in ranks:
         if not rank.done and rank not in culprits:
-            doing = f"failed with {rank.error['kind']}" if rank.error else "was waiting"
+            # a rank that hung may learn of it, when another is ended, before its own end
+            failed = rank.error and not rank.hung
+            doing = f"failed with {rank.error['kind']}" if failed else "was waiting"
             texts.append(f"{rank.label} {doing} {rank.where}")
     if not texts and launch.status != 0:
         texts = [f"{name} {ended} although no rank failed"]
