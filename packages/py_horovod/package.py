@@ -743,6 +743,12 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     patch("patches/mpirun-prefix.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/runner/gloo_run.py#L286-L292
     patch("patches/launch-errors.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/issues/2402
+    patch("patches/remote-ranks.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/tensorflow/mpi_ops.py#L278
+    patch("patches/process-set-id.patch", when="@0.28.1")
+    # https://github.com/facebookincubator/gloo/blob/d96897b339a07087f588223ca216e75f64e3ca58/gloo/transport/tcp/pair.cc#L1188-L1228
+    patch("patches/gloo-lost-peer.patch", when="@0.28.1 +gloo")
 
     @property
     def parallel(self) -> bool:

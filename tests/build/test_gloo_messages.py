@@ -1,4 +1,4 @@
-"""gloo-messages, gloo-parts and gloo-float16.patch; the ranks of Gloo are threads."""
+"""gloo-messages, -lost-peer, -parts and -float16.patch; the ranks of Gloo are threads."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ pytestmark = needs.programs("c++")
 
 #: Every rank of a number of them performs a function.
 RANKS = """
+#include <atomic>
 #include <cassert>
 #include <chrono>
 #include <functional>
@@ -27,6 +28,7 @@ using Rank = std::shared_ptr<gloo::rendezvous::Context>;
 void ranks(int size, std::function<void(Rank)> perform) {
   gloo::rendezvous::HashStore store;
   std::vector<std::thread> threads;
+  std::atomic<int> connected{0};
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       gloo::transport::tcp::attr loopback;
@@ -35,6 +37,9 @@ void ranks(int size, std::function<void(Rank)> perform) {
       auto context = std::make_shared<gloo::rendezvous::Context>(rank, size);
       context->setTimeout(std::chrono::seconds(20));
       context->connectFullMesh(store, device);
+      for (++connected; connected < size;) {
+        std::this_thread::yield();
+      }
       perform(context);
     });
   }
@@ -93,6 +98,47 @@ void last(Rank context) {
 int main() {
   ranks(2, in_order);
   ranks(2, last);
+}
+"""
+
+#: A connection ends when a part of a message has been sent and received.
+LOST = """
+#include <signal.h>
+#include <sys/socket.h>
+#include "gloo/transport/tcp/pair.h"
+
+struct Opened : gloo::transport::tcp::Pair {
+  static int socket(gloo::transport::tcp::Pair& pair) { return pair.*(&Opened::fd_); }
+};
+
+void lost(Rank context) {
+  std::vector<uint8_t> data(1 << 26, context->rank == 0);
+  auto buffer = context->createUnboundBuffer(data.data(), data.size());
+  if (context->rank == 0) {
+    buffer->send(1, 7);
+  } else {
+    buffer->recv(0, 7);
+    while (!*static_cast<volatile uint8_t*>(data.data())) {
+      std::this_thread::yield();
+    }
+    auto& pair = static_cast<gloo::transport::tcp::Pair&>(*context->getPair(0));
+    shutdown(Opened::socket(pair), SHUT_RDWR);
+  }
+  auto begin = std::chrono::steady_clock::now();
+  bool failed = false;
+  try {
+    context->rank == 0 ? buffer->waitSend() : buffer->waitRecv();
+  } catch (const gloo::IoException&) {
+    failed = true;
+  }
+  // the time-out is twice as long
+  assert(failed && std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));
+}
+
+int main() {
+  // as in Python
+  signal(SIGPIPE, SIG_IGN);
+  ranks(2, lost);
 }
 """
 
@@ -235,7 +281,7 @@ def horovod(horovod_tree):
     return tree
 
 
-@pytest.mark.parametrize("text", [MESSAGES, PARTS], ids=["messages", "parts"])
+@pytest.mark.parametrize("text", [MESSAGES, LOST, PARTS], ids=["messages", "lost", "parts"])
 def test_what_each_rank_gets(horovod, tmp_path, text):
     gloo = horovod / "third_party/gloo/gloo"
     sources = [source for part in PARTS_OF_GLOO for source in gloo.glob(f"{part}.cc")]

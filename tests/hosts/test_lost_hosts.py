@@ -75,9 +75,11 @@ def test_a_static_job_over_mpi_ends(cluster, repaired, tmp_path, die):
         assert "h3" in job.output
 
 
-def test_ranks_over_mpi_end_with_their_launcher(cluster, tmp_path):
+@pytest.mark.parametrize("controller", ["mpi", "gloo"])
+def test_ranks_end_with_their_launcher(cluster, tmp_path, controller):
+    """remote-ranks.patch"""
     (tmp_path / "job.py").write_text(ENDLESS)
-    with cluster.job(tmp_path, "horovodrun --mpi -np 2 -H h2:1,h3:1", "job.py") as job:
+    with cluster.job(tmp_path, f"horovodrun --{controller} -np 2 -H h2:1,h3:1", "job.py") as job:
         job.begun(2)
         for process in cluster.network.hosts["h1"].processes():
             process.kill()
@@ -129,7 +131,8 @@ def test_an_elastic_job_outlives_every_death(cluster, repaired, tmp_path):
         before = job.times(4)
         stopped.suspend()
         job.goes_on(4, before)
-        stopped.kill()
+        # it was ended with its ssh, and would come back otherwise (remote-ranks.patch)
+        assert not stopped.is_running()
 
         (tmp_path / "STOP").touch()
         assert started.wait(60) == 0, job.output

@@ -92,6 +92,29 @@ def refuse_gradient(world, op):
     return ""
 
 
+def sets_that_are_not_registered(world):
+    """What each operation is told, and a tape, once for a set with this rank and once for another."""
+    hvd, x = world.tensorflow, tf.Variable([1.0, 2.0])
+
+    def gradient(x, process_set):
+        with tf.GradientTape() as tape:
+            y = tf.reduce_sum(x)
+        return hvd.DistributedGradientTape(tape, process_set=process_set).gradient(y, [x])
+
+    def broadcast(x, process_set):
+        return hvd.broadcast(x, 0, process_set=process_set)
+
+    calls = [hvd.allreduce, hvd.allgather, hvd.alltoall, hvd.reducescatter, broadcast, gradient]
+    told = []
+    for operation in calls:
+        for ranks in ([world.rank], [(world.rank + 1) % world.size]):
+            try:
+                told.append(str(operation(x, process_set=hvd.ProcessSet(ranks))))
+            except ValueError as error:
+                told.append(str(error))
+    return told
+
+
 def constant_of_a_graph(world):
     """It is computed when the graph runs, not when it is made."""
     hvd = world.tensorflow

@@ -141,6 +141,18 @@ def refuse_alltoall_after_join(world):
     )
 
 
+def refuse_a_set_that_is_not_registered(world):
+    """ValueError: ProcessSet(process_set_id=None, ranks=[0], mpi_comm=None) is not registered
+    hvd.add_process_set()"""
+    return message(world.hvd.allreduce, torch.ones(2), process_set=world.hvd.ProcessSet([0]))
+
+
+def refuse_to_distribute_over_a_set_that_is_not_registered(world):
+    """ValueError: ProcessSet(process_set_id=None, ranks=[0], mpi_comm=None) is not registered
+    hvd.init(process_sets=[...])"""
+    return message(prepared, world, process_set=world.hvd.ProcessSet([0]))
+
+
 def refuse_a_sum_of_booleans(world):
     """ValueError: Boolean tensors have no sum
     op=hvd.Max

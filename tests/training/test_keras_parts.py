@@ -18,6 +18,12 @@ def test_gradients_that_are_refused(keras_ranks, op):
         assert "Use hvd.allgather()" in told
 
 
+def test_sets_that_are_not_registered_are_refused(keras_ranks):
+    """process-set-id.patch"""
+    for told in keras_ranks.values("keras_parts.sets_that_are_not_registered"):
+        assert len(told) == 12 and all("hvd.add_process_set()" in each for each in told), told
+
+
 def test_operations_in_functions(keras_ranks):
     """Each rank runs them, whatever it does with the results, and none waits for another."""
     size = keras_ranks.size
