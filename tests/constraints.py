@@ -216,11 +216,15 @@ CASES = [
             ("mxnet", "mxnet", "1.9.1+python"),
         )
     ),
+    case(
+        "@0.28.1 {$ROCM|~rocm} frameworks=mxnet ^mxnet@1.9.1+python~cuda",
+        "MXNet does not support AMD GPUs",
+    ),
     # upper bounds of the frameworks
     *(
         case(
             f"@{horovod} $TF ^py-tensorflow@{{{refused}.0|{taken}}}",
-            f"does not support TensorFlow {refused} and later",
+            f"does not support TensorFlow {refused} and later; use py-tensorflow@:",
         )
         for horovod, taken, refused in (
             ("0.28.1", "2.21.0", "2.22"),

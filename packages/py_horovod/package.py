@@ -228,22 +228,22 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     # Compiles of every plugin source of each release with the headers of each TensorFlow, those
     # of 0.28 patched, and 2.22 is not known; 2.4 for 0.20 and before by
     # https://github.com/horovod/horovod/pull/2381
-    for releases, refused in (
-        ("0.28", "2.22"),
-        ("0.27", "2.13"),
-        ("0.25:0.26", "2.12"),
-        ("0.24", "2.10"),
-        ("0.23", "2.9"),
-        ("0.22.1", "2.7"),
-        ("0.21:0.22.0", "2.6"),
-        (":0.20", "2.4"),
+    for releases, last, refused in (
+        ("0.28", "2.21", "2.22"),
+        ("0.27", "2.12", "2.13"),
+        ("0.25:0.26", "2.11", "2.12"),
+        ("0.24", "2.9", "2.10"),
+        ("0.23", "2.8", "2.9"),
+        ("0.22.1", "2.6", "2.7"),
+        ("0.21:0.22.0", "2.5", "2.6"),
+        (":0.20", "2.3", "2.4"),
     ):
         # g++ -fsyntax-only horovod/tensorflow/*.cc
         conflicts(
             f"^py-tensorflow@{refused}:",
             when=f"@{releases}",
-            msg=f"Horovod @{releases} does not support TensorFlow {refused} and later; use an "
-            "older py-tensorflow or a newer Horovod, see the support matrix",
+            msg=f"Horovod @{releases} does not support TensorFlow {refused} and later; use "
+            f"py-tensorflow@:{last}" + (" or @0.28.1" if releases != "0.28" else ""),
         )
     with default_args(type=("build", "run")):
         # https://github.com/horovod/horovod/blob/v0.28.1/setup.py: keras_require_list
@@ -277,6 +277,8 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
         # https://github.com/horovod/horovod/blob/v0.28.1/horovod/mxnet/CMakeLists.txt
         depends_on("mxnet+cuda", when="+cuda")
         depends_on("mxnet~cuda", when="~cuda")
+        # https://github.com/apache/mxnet/issues/6257
+        conflicts("+rocm", msg="MXNet does not support AMD GPUs; use ~rocm or other frameworks")
     # https://github.com/apache/mxnet/issues/21165: numpy.bool; builtin's mxnet 1.9 has no NumPy
     depends_on("py-numpy@:1.23", type=("build", "run"), when="frameworks=mxnet")
 
@@ -521,21 +523,21 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     )
 
     # Compilers
-    for framework, gcc, standard in (
-        # https://github.com/horovod/horovod/blob/v0.28.1/docs/install.rst
-        ("py-tensorflow@2.10:", 8, "C++17"),
-        # https://github.com/horovod/horovod/issues/3996
-        ("py-torch@2.1:", 8, "C++17"),
-        # https://github.com/pytorch/pytorch/pull/120126
-        ("py-torch@2.2.2:", 9, "C++17 of GCC 9"),
-        # https://github.com/pytorch/pytorch#prerequisites
-        ("py-torch@2.14:", 11, "C++20"),
+    for framework, package, version, gcc in (
+        # https://github.com/horovod/horovod/blob/v0.28.1/docs/install.rst: C++17
+        ("TensorFlow", "py-tensorflow", "2.10", 8),
+        # https://github.com/horovod/horovod/issues/3996: C++17
+        ("PyTorch", "py-torch", "2.1", 8),
+        # https://github.com/pytorch/pytorch/pull/120126: more of C++17
+        ("PyTorch", "py-torch", "2.2.2", 9),
+        # https://github.com/pytorch/pytorch#prerequisites: C++20
+        ("PyTorch", "py-torch", "2.14", 11),
     ):
         # g++ -fsyntax-only with the headers of the first release that needs it, and the one before
         conflicts(
             f"%gcc@:{gcc - 1}",
-            when=f"^{framework}",
-            msg=f"{framework} requires {standard}; use %gcc@{gcc}:",
+            when=f"^{package}@{version}:",
+            msg=f"{framework} {version} and later need GCC {gcc} or later; use %gcc@{gcc}:",
         )
 
     # Patches

@@ -93,7 +93,7 @@ def refuse_gradient(world, op):
 
 
 def sets_that_are_not_registered(world):
-    """What each operation is told, and a tape, once for a set with this rank and once for another."""
+    """What operations and a tape are told, for a set with this rank and for one without it."""
     hvd, x = world.tensorflow, tf.Variable([1.0, 2.0])
 
     def gradient(x, process_set):
