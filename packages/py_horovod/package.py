@@ -745,6 +745,8 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     patch("patches/mpirun-prefix.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/runner/gloo_run.py#L286-L292
     patch("patches/launch-errors.patch", when="@0.28.1")
+    # https://github.com/open-mpi/ompi/blob/v4.1.8/orte/mca/oob/tcp/oob_tcp_component.c
+    patch("patches/mpirun-keepalive.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/issues/2402
     patch("patches/remote-ranks.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/tensorflow/mpi_ops.py#L278

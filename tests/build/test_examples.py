@@ -64,13 +64,15 @@ def test_warm_up_of_keras(built_tensorflow, tmp_path):
 @pytest.mark.xdist_group("built")
 def test_benchmark_of_pytorch(built_horovod, tmp_path):
     script, target = "pytorch/pytorch_synthetic_benchmark.py", built_horovod.target
-    examples.check_benchmark(examples.Example(script, target, tmp_path))
+    examples.check_benchmark(examples.Example(script, target, tmp_path, ["--use-adasum"]))
 
 
 @pytest.mark.xdist_group("built")
-def test_benchmark_of_tensorflow(built_tensorflow, tmp_path):
-    script, target = "tensorflow2/tensorflow2_synthetic_benchmark.py", built_tensorflow.target
-    options = ["--model", "MobileNet"]
+@pytest.mark.parametrize(("api", "more"), [("", ["--use-adasum"]), ("keras_", [])])
+def test_benchmark_of_tensorflow(built_tensorflow, tmp_path, api, more):
+    script = f"tensorflow2/tensorflow2_{api}synthetic_benchmark.py"
+    target = built_tensorflow.target
+    options = ["--model", "MobileNet", *more]
     examples.check_benchmark(examples.Example(script, target, tmp_path, options))
 
 

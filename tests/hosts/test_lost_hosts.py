@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import psutil
 import pytest
 
@@ -64,14 +66,18 @@ def test_a_static_job_over_gloo_ends(cluster, repaired, tmp_path, die):
         assert "Host: h" in job.output
 
 
-@pytest.mark.parametrize("die", [kill_rank, kill_host])
+@pytest.mark.parametrize("die", [kill_rank, kill_host, pull_cable])
 def test_a_static_job_over_mpi_ends(cluster, repaired, tmp_path, die):
-    """mpirun notices both; it does not notice a rank that has stopped."""
+    """mpirun does not notice a rank that has stopped; a cable, by mpirun-keepalive.patch."""
     (tmp_path / "job.py").write_text(ENDLESS)
     with cluster.job(tmp_path, "horovodrun --mpi -np 3 -H h1:1,h2:1,h3:1", "job.py") as job:
         job.begun(3)
+        # mpirun still talks to its daemons: what TCP has not delivered, it sends again for 15 minutes
+        time.sleep(3)
         die(cluster, "h3")
-        assert job.wait(90) != 0
+        assert job.launcher.wait(90) != 0, job.output
+        repaired("h3")
+        assert job.wait(0) != 0
         assert "h3" in job.output
 
 
