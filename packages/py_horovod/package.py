@@ -753,6 +753,8 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     patch("patches/process-set-id.patch", when="@0.28.1")
     # https://github.com/facebookincubator/gloo/blob/d96897b339a07087f588223ca216e75f64e3ca58/gloo/transport/tcp/pair.cc#L1188-L1228
     patch("patches/gloo-lost-peer.patch", when="@0.28.1 +gloo")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/torch/mpi_ops.py#L254
+    patch("patches/torch-direct.patch", when="@0.28.1")
 
     @property
     def parallel(self) -> bool:

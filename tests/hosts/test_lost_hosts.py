@@ -72,7 +72,7 @@ def test_a_static_job_over_mpi_ends(cluster, repaired, tmp_path, die):
     (tmp_path / "job.py").write_text(ENDLESS)
     with cluster.job(tmp_path, "horovodrun --mpi -np 3 -H h1:1,h2:1,h3:1", "job.py") as job:
         job.begun(3)
-        # mpirun still talks to its daemons: what TCP has not delivered, it sends again for 15 minutes
+        # mpirun still talks to its daemons: TCP would send again for 15 minutes
         time.sleep(3)
         die(cluster, "h3")
         assert job.launcher.wait(90) != 0, job.output

@@ -1,6 +1,8 @@
 """Run by each rank: a collective of drawn tensors of PyTorch."""
 
-import functools
+import contextlib
+import unittest.mock
+from functools import partial
 
 import numpy_operations
 import torch
@@ -8,7 +10,7 @@ import torch
 
 def perform(world, mine=None, **spec):
     """Perform a collective as ``spec`` says, changed by ``mine``; return what is wrong."""
-    start = functools.partial(call, world.hvd)
+    start = partial(call, world.hvd)
     return numpy_operations.perform(world, {**spec, **(mine or {})}, make, start, read)
 
 
@@ -71,6 +73,38 @@ def call(hvd, spec, process_set, members, place, tensors):
         handles = [function(t, splits=own_splits, **own) for t, own in zip(tensors, each)]
         return [hvd.synchronize(handle)[0] for handle in handles]
     return [hvd.synchronize(handle) for handle in handles]
+
+
+def without_a_backward_pass(world):
+    """Results of operations whose autograd functions raise an error."""
+    from horovod.torch import mpi_ops
+
+    hvd = world.hvd
+    calls = [
+        partial(hvd.allreduce, op=hvd.Sum),
+        hvd.allgather,
+        partial(hvd.broadcast, root_rank=0),
+        hvd.alltoall,
+        partial(hvd.reducescatter, op=hvd.Sum),
+    ]
+    groups = [
+        partial(hvd.grouped_allreduce, op=hvd.Sum),
+        hvd.grouped_allgather,
+        partial(hvd.grouped_reducescatter, op=hvd.Sum),
+    ]
+    calls += [lambda x, group=group: group([x])[0] for group in groups]
+    constant = torch.ones(world.size)
+    found = []
+    with contextlib.ExitStack() as patches:
+        for each in vars(mpi_ops).values():
+            if isinstance(each, type) and issubclass(each, torch.autograd.Function):
+                patches.enter_context(unittest.mock.patch.object(each, "apply"))
+                each.apply.side_effect = AssertionError
+        for one in calls:
+            found.append(one(constant).sum().item())
+            with torch.no_grad():
+                found.append(one(constant.clone().requires_grad_()).sum().item())
+    return found
 
 
 def counted(world):

@@ -142,6 +142,15 @@ def test_as_numpy(ranks, specs):
     test()
 
 
+def test_no_autograd_function_where_no_gradient_is_asked_for(ranks):
+    """torch-direct.patch"""
+    n = ranks.size
+    # of allreduce, allgather, broadcast, alltoall, reducescatter, and the three with groups
+    sums = [n * n, n * n, n, n, n, n * n, n * n, n]
+    wanted = [each for each in sums for _ in range(2)]
+    assert ranks.values("operations.without_a_backward_pass") == [wanted] * n
+
+
 #: What TensorFlow's operations take, by its op definitions.
 OF_TENSORFLOW = {
     "allreduce": {*FLOATS, "int64", "int32", "int8", "uint8"},
