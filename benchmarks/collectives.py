@@ -15,8 +15,8 @@ from hvd.model.environment import DEFAULT
 from hvd.smoke.launch import LAUNCHERS, Target, environment, find_program
 
 #: The parts of ranks.py that each method runs; "released" waits as Horovod was released.
-PARTS = ("allreduce", "collectives", "training")
-METHODS = {"horovod": PARTS, "peer": PARTS, "released": ("allreduce", "training")}
+PARTS = ("allreduce", "collectives", "lists", "training")
+METHODS = {"horovod": PARTS, "peer": PARTS, "released": ("allreduce", "lists", "training")}
 #: How often the methods take turns; and in allreduces on free cores, which the goals are about.
 ROUNDS, ROUNDS_OF_ALLREDUCE = 3, 9
 #: What a rank has to send at least, by nccl-tests: how often its size, on very many ranks.

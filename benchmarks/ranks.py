@@ -20,6 +20,9 @@ OPERATIONS = ("allreduce", "allgather", "broadcast", "alltoall", "reducescatter"
 IN_PLACE = ("allreduce", "broadcast")
 #: Layers and their width: a toy, one whose gradients take as long as its layers, a large one.
 MODELS = {"small": (3, 64), "medium": (6, 512), "large": (8, 2048)}
+#: Elements of float32, and into how many tensors they are divided: a group, and tensors of which
+#: each is reduced by itself.
+GROUP, SINGLY = (31 * 2**18, 62), (500 * 250, 500)
 MOST_CALLS, LEAST_CALLS, WARM_UP = 2000, 5, 5
 
 
@@ -40,6 +43,23 @@ class Horovod:
         options["name"] = f"{operation} {given.dtype} {given.numel()}"
         name = operation + "_" * (operation in IN_PLACE)
         return partial(getattr(self.hvd, name), given, **options)
+
+    def sums(self, tensors, name):
+        begin, wait = self.hvd.allreduce_async_, self.hvd.synchronize
+        named = [(each, f"{name} {number}") for number, each in enumerate(tensors)]
+
+        def run():
+            handles = [begin(each, op=self.hvd.Sum, name=own) for each, own in named]
+            for handle in handles:
+                wait(handle)
+
+        return run
+
+    def group(self, tensors):
+        return partial(self.hvd.grouped_allreduce_, tensors, op=self.hvd.Sum, name="group")
+
+    def beside(self, given, result):
+        return partial(self.hvd.allreduce, given, op=self.hvd.Sum, name=f"beside {given.numel()}")
 
     def distribute(self, name, model, optimizer):
         names = [(f"{name} {key}", each) for key, each in model.named_parameters()]
@@ -67,6 +87,16 @@ class Mpi4py:
         second = [] if operation in IN_PLACE else [result.numpy()]
         return partial(self.calls[operation], *first, given.numpy(), *second)
 
+    def group(self, tensors):
+        calls = [self.call("allreduce", each, each) for each in tensors]
+        return lambda: [call() for call in calls] and None
+
+    def sums(self, tensors, name):
+        return self.group(tensors)
+
+    def beside(self, given, result):
+        return partial(self.calls["allreduce"], given.numpy(), result.numpy())
+
 
 class TorchDistributed:
     """PyTorch's collectives, over Gloo or NCCL; horovodrun tells the ranks who they are."""
@@ -90,6 +120,20 @@ class TorchDistributed:
         tensors = (given,) if operation in IN_PLACE else (result, given)
         return partial(getattr(self.dist, names[operation]), *tensors, **options)
 
+    def group(self, tensors):
+        def run():
+            works = [self.dist.all_reduce(each, async_op=True) for each in tensors]
+            for work in works:
+                work.wait()
+
+        return run
+
+    def sums(self, tensors, name):
+        return self.group(tensors)
+
+    def beside(self, given, result):
+        return lambda: self.dist.all_reduce(result.copy_(given))
+
     def distribute(self, name, model, optimizer):
         return torch.nn.parallel.DistributedDataParallel(model), optimizer
 
@@ -111,6 +155,24 @@ def collectives(library, operations=OPERATIONS, dtypes=DTYPES, sizes=FEW_SIZES):
         if run:
             what = {"operation": operation, "dtype": dtype, "bytes": size}
             yield what, run, given, result, partial(known.expand_as, result)
+
+
+def lists(library):
+    """Allreduces of many tensors, in place, and of one that is not: as `collectives`."""
+    sum_of_ranks = float(sum(range(library.size + 1)))
+    for (elements, count), title, sums in (
+        (GROUP, "group of {} tensors", library.group),
+        (SINGLY, "{} tensors", partial(library.sums, name="singly")),
+    ):
+        flat = torch.zeros(elements)
+        run, known = sums(list(flat.chunk(count))), torch.full_like(flat, sum_of_ranks)
+        what = {"operation": title.format(count), "dtype": "float32", "bytes": 4 * elements}
+        yield what, run, flat, flat, partial(known.expand_as, flat)
+    for size in FEW_SIZES:
+        given, result = torch.zeros(size // 4), torch.zeros(size // 4)
+        known = torch.full_like(result, sum_of_ranks)
+        what = {"operation": "out of place", "dtype": "float32", "bytes": size}
+        yield what, library.beside(given, result), given, result, partial(known.expand_as, result)
 
 
 def step(model, optimizer, data):
@@ -137,6 +199,7 @@ def training(library):
 PARTS = {
     "allreduce": partial(collectives, operations=["allreduce"], dtypes=["float32"], sizes=SIZES),
     "collectives": collectives,
+    "lists": lists,
     "training": training,
 }
 
@@ -152,8 +215,8 @@ def timed(library, budget, what, run, given, output, known):
     """Check the result of a call, and return the seconds of others on their slowest rank."""
     given.fill_(library.rank + 1)
     got = run()
-    # Horovod returns it
-    got = output if got is None else got
+    # Horovod returns it, of a group all
+    got = got if isinstance(got, torch.Tensor) else output
     if not torch.equal(got, known()):
         sys.exit(f"rank {library.rank}: wrong result of {what}: {got.flatten()[:3]}")
     # sums in place would grow until they are infinite
