@@ -277,8 +277,12 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
         # https://github.com/horovod/horovod/blob/v0.28.1/horovod/mxnet/CMakeLists.txt
         depends_on("mxnet+cuda", when="+cuda")
         depends_on("mxnet~cuda", when="~cuda")
-        # https://github.com/apache/mxnet/issues/6257
-        conflicts("+rocm", msg="MXNet does not support AMD GPUs; use ~rocm or other frameworks")
+    # https://github.com/apache/mxnet/issues/6257
+    conflicts(
+        "+rocm",
+        when="frameworks=mxnet",
+        msg="MXNet does not support AMD GPUs; use ~rocm or other frameworks",
+    )
     # https://github.com/apache/mxnet/issues/21165: numpy.bool; builtin's mxnet 1.9 has no NumPy
     depends_on("py-numpy@:1.23", type=("build", "run"), when="frameworks=mxnet")
 
