@@ -228,16 +228,17 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     # Compiles of every plugin source of each release with the headers of each TensorFlow, those
     # of 0.28 patched, and 2.22 is not known; 2.4 for 0.20 and before by
     # https://github.com/horovod/horovod/pull/2381
-    for releases, last, refused in (
-        ("0.28", "2.21", "2.22"),
-        ("0.27", "2.12", "2.13"),
-        ("0.25:0.26", "2.11", "2.12"),
-        ("0.24", "2.9", "2.10"),
-        ("0.23", "2.8", "2.9"),
-        ("0.22.1", "2.6", "2.7"),
-        ("0.21:0.22.0", "2.5", "2.6"),
-        (":0.20", "2.3", "2.4"),
+    for releases, refused in (
+        ("0.28", "2.22"),
+        ("0.27", "2.13"),
+        ("0.25:0.26", "2.12"),
+        ("0.24", "2.10"),
+        ("0.23", "2.9"),
+        ("0.22.1", "2.7"),
+        ("0.21:0.22.0", "2.6"),
+        (":0.20", "2.4"),
     ):
+        last = f"2.{int(refused.partition('.')[2]) - 1}"
         # g++ -fsyntax-only horovod/tensorflow/*.cc
         conflicts(
             f"^py-tensorflow@{refused}:",
