@@ -528,7 +528,7 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     )
 
     # Compilers
-    for framework, package, version, gcc in (
+    for framework, package, since, gcc in (
         # https://github.com/horovod/horovod/blob/v0.28.1/docs/install.rst: C++17
         ("TensorFlow", "py-tensorflow", "2.10", 8),
         # https://github.com/horovod/horovod/issues/3996: C++17
@@ -541,8 +541,8 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
         # g++ -fsyntax-only with the headers of the first release that needs it, and the one before
         conflicts(
             f"%gcc@:{gcc - 1}",
-            when=f"^{package}@{version}:",
-            msg=f"{framework} {version} and later need GCC {gcc} or later; use %gcc@{gcc}:",
+            when=f"^{package}@{since}:",
+            msg=f"{framework} {since} and later need GCC {gcc} or later; use %gcc@{gcc}:",
         )
 
     # Patches
