@@ -1,5 +1,6 @@
 """The recipe, read without Spack: its form, and what it refuses."""
 
+import ast
 import re
 
 import pytest
@@ -29,6 +30,29 @@ def test_every_constraint_cites_its_source():
             if "https://" not in comment and "g++ -fsyntax-only" not in comment:
                 uncited.append(f"{RECIPE.name}:{number}: {text}")
     assert not uncited
+
+
+def test_spack_takes_names_and_defaults_as_they_are_meant():
+    """What loops assign are attributes of the class; defaults go to all directives in a block."""
+    tree = ast.walk(ast.parse(RECIPE.read_text()))
+    (recipe_class,) = (node for node in tree if isinstance(node, ast.ClassDef))
+    nodes = list(ast.walk(recipe_class))
+    targets = [each.target for each in nodes if isinstance(each, ast.For)]
+    assigned = {n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)}
+    assert not assigned & {*called(recipe_class), "url", "homepage", "maintainers"}
+    takes = {"type": {"depends_on"}, "sticky": {"variant"}, "deprecated": {"version"}}
+    for block in (each for each in nodes if isinstance(each, ast.With)):
+        for item in block.items:
+            if called(item) == {"default_args"}:
+                (keyword,) = item.context_expr.keywords
+                directives = called(*block.body) & {*CONSTRAINTS, "version", "variant"}
+                assert directives == takes[keyword.arg], ast.unparse(item)
+
+
+def called(*nodes):
+    """The names of the functions that are called in parts of a program."""
+    calls = (each for node in nodes for each in ast.walk(node) if isinstance(each, ast.Call))
+    return {call.func.id for call in calls if isinstance(call.func, ast.Name)}
 
 
 def test_every_patch_says_what_why_and_where_from():
