@@ -20,9 +20,8 @@ OPERATIONS = ("allreduce", "allgather", "broadcast", "alltoall", "reducescatter"
 IN_PLACE = ("allreduce", "broadcast")
 #: Layers and their width: a toy, one whose gradients take as long as its layers, a large one.
 MODELS = {"small": (3, 64), "medium": (6, 512), "large": (8, 2048)}
-#: Elements of float32, and into how many tensors they are divided: a group, and tensors of which
-#: each is reduced by itself.
-GROUP, SINGLY = (31 * 2**18, 62), (500 * 250, 500)
+#: Allreduces of many tensors, by method below: how many, and elements of float32 in all.
+LISTS = {"group": (62, 31 * 2**18), "singly": (500, 500 * 250)}
 MOST_CALLS, LEAST_CALLS, WARM_UP = 2000, 5, 5
 
 
@@ -44,19 +43,14 @@ class Horovod:
         name = operation + "_" * (operation in IN_PLACE)
         return partial(getattr(self.hvd, name), given, **options)
 
-    def sums(self, tensors, name):
-        begin, wait = self.hvd.allreduce_async_, self.hvd.synchronize
-        named = [(each, f"{name} {number}") for number, each in enumerate(tensors)]
-
-        def run():
-            handles = [begin(each, op=self.hvd.Sum, name=own) for each, own in named]
-            for handle in handles:
-                wait(handle)
-
-        return run
-
     def group(self, tensors):
         return partial(self.hvd.grouped_allreduce_, tensors, op=self.hvd.Sum, name="group")
+
+    def singly(self, tensors):
+        begin = partial(self.hvd.allreduce_async_, op=self.hvd.Sum)
+        named = [(each, f"singly {number}") for number, each in enumerate(tensors)]
+        wait = self.hvd.synchronize
+        return lambda: list(map(wait, [begin(each, name=name) for each, name in named]))
 
     def beside(self, given, result):
         return partial(self.hvd.allreduce, given, op=self.hvd.Sum, name=f"beside {given.numel()}")
@@ -89,10 +83,9 @@ class Mpi4py:
 
     def group(self, tensors):
         calls = [self.call("allreduce", each, each) for each in tensors]
-        return lambda: [call() for call in calls] and None
+        return lambda: [call() for call in calls]
 
-    def sums(self, tensors, name):
-        return self.group(tensors)
+    singly = group
 
     def beside(self, given, result):
         return partial(self.calls["allreduce"], given.numpy(), result.numpy())
@@ -121,15 +114,10 @@ class TorchDistributed:
         return partial(getattr(self.dist, names[operation]), *tensors, **options)
 
     def group(self, tensors):
-        def run():
-            works = [self.dist.all_reduce(each, async_op=True) for each in tensors]
-            for work in works:
-                work.wait()
+        begin = partial(self.dist.all_reduce, async_op=True)
+        return lambda: [work.wait() for work in [begin(each) for each in tensors]]
 
-        return run
-
-    def sums(self, tensors, name):
-        return self.group(tensors)
+    singly = group
 
     def beside(self, given, result):
         return lambda: self.dist.all_reduce(result.copy_(given))
@@ -159,18 +147,15 @@ def collectives(library, operations=OPERATIONS, dtypes=DTYPES, sizes=FEW_SIZES):
 
 def lists(library):
     """Allreduces of many tensors, in place, and of one that is not: as `collectives`."""
-    sum_of_ranks = float(sum(range(library.size + 1)))
-    for (elements, count), title, sums in (
-        (GROUP, "group of {} tensors", library.group),
-        (SINGLY, "{} tensors", partial(library.sums, name="singly")),
-    ):
+    known = torch.tensor(float(sum(range(library.size + 1))))
+    for method, (count, elements) in LISTS.items():
         flat = torch.zeros(elements)
-        run, known = sums(list(flat.chunk(count))), torch.full_like(flat, sum_of_ranks)
-        what = {"operation": title.format(count), "dtype": "float32", "bytes": 4 * elements}
+        run = getattr(library, method)(list(flat.chunk(count)))
+        title = f"group of {count} tensors" if method == "group" else f"{count} tensors"
+        what = {"operation": title, "dtype": "float32", "bytes": 4 * elements}
         yield what, run, flat, flat, partial(known.expand_as, flat)
     for size in FEW_SIZES:
         given, result = torch.zeros(size // 4), torch.zeros(size // 4)
-        known = torch.full_like(result, sum_of_ranks)
         what = {"operation": "out of place", "dtype": "float32", "bytes": size}
         yield what, library.beside(given, result), given, result, partial(known.expand_as, result)
 
@@ -215,7 +200,7 @@ def timed(library, budget, what, run, given, output, known):
     """Check the result of a call, and return the seconds of others on their slowest rank."""
     given.fill_(library.rank + 1)
     got = run()
-    # Horovod returns it, of a group all
+    # Horovod returns it, but for lists of tensors
     got = got if isinstance(got, torch.Tensor) else output
     if not torch.equal(got, known()):
         sys.exit(f"rank {library.rank}: wrong result of {what}: {got.flatten()[:3]}")

@@ -16,7 +16,6 @@ import torch, horovod.torch as hvd
 hvd.init()
 # elements of float32: large from 64 KiB on two ranks
 sizes = {"small": 10, "large": 100_000, "last small": 16_383, "first large": 16_384}
-names = list(sizes)
 for op, wanted in ((hvd.Sum, 6.0), (hvd.Average, 3.0)):
     for in_place in (False, True):
         tensors = [torch.full((n,), float(hvd.rank() + 1)) for n in sizes.values()]

@@ -5,6 +5,7 @@ import pickle
 
 import torch
 from cases_torch import loss_of, network, samples, sgd
+from torch.autograd import forward_ad
 
 
 def message(function, *arguments, **options):
@@ -176,6 +177,18 @@ def refuse_the_gradient_of_max(world):
     detach()"""
     x = torch.ones(2, requires_grad=True)
     return message(world.hvd.allreduce(x, op=world.hvd.Max).sum().backward)
+
+
+def refuse_a_forward_derivative(world):
+    """NotImplementedError: You must implement the jvp function"""
+    with forward_ad.dual_level():
+        x = forward_ad.make_dual(torch.ones(2), torch.ones(2))
+        return message(world.hvd.allreduce, x, op=world.hvd.Sum)
+
+
+def refuse_a_transform(world):
+    """RuntimeError: In order to use an autograd.Function with functorch transforms"""
+    return message(torch.func.vmap(world.hvd.allgather), torch.ones(2, 3))
 
 
 def refuse_to_exchange_a_number(world):
