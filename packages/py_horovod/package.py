@@ -762,6 +762,8 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     patch("patches/torch-direct.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/ops/mpi_operations.cc#L56-L66
     patch("patches/mpi-large-tensors.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/issues/3661
+    patch("patches/tf-types.patch", when="@0.28.1")
 
     @property
     def parallel(self) -> bool:

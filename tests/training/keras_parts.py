@@ -53,6 +53,10 @@ def operations(hvd):
             lambda x: hvd.reducescatter(x, op=hvd.Average),
             lambda ys, r, n: np.concatenate(ys) / n,
         ),
+        "grouped reducescatter": (
+            lambda x: sum(hvd.grouped_reducescatter([x, x], op=hvd.Sum)),
+            lambda ys, r, n: 2 * np.concatenate(ys),
+        ),
         "alltoall": (
             hvd.alltoall,
             lambda ys, r, n: np.concatenate([mine(y, r, n) for y in ys]),
@@ -80,12 +84,12 @@ def gradients(world, within):
     return wrong
 
 
-def refuse_gradient(world, op):
+def refuse_gradient(world, op, grouped):
     hvd = world.tensorflow
-    x = tf.Variable([1.0, 2.0])
-    with tf.GradientTape() as tape:
-        y = hvd.allreduce(x, op=getattr(hvd, op))
+    x, op = tf.Variable([1.0, 2.0]), getattr(hvd, op)
     try:
+        with tf.GradientTape() as tape:
+            y = hvd.grouped_allreduce([x, x], op=op) if grouped else hvd.allreduce(x, op=op)
         tape.gradient(y, x)
     except (NotImplementedError, LookupError) as error:
         return str(error)
@@ -146,6 +150,44 @@ def captured_tensor(world):
         return hvd.allreduce(x, op=hvd.Sum)
 
     return of().numpy().tolist()
+
+
+def operation_without_a_name(world):
+    """And its gradient, on ranks whose programs have other functions and operations."""
+    hvd, x = world.tensorflow, tf.Variable(3.0)
+
+    def gradient(function):
+        with tf.GradientTape() as tape:
+            y = function(x)
+        return [float(y), float(tape.gradient(y, x))]
+
+    if world.rank == 0:
+        gradient(tf.function(tf.square))
+
+    @tf.function
+    def of(x):
+        if world.rank == 0:
+            tf.square(x)
+        return hvd.allreduce(tf.square(x), op=hvd.Sum)
+
+    return gradient(of)
+
+
+def variables_that_ranks_use(world, within):
+    """Gradients by steps, in which the first rank, all ranks or none use the second variable."""
+    hvd = world.tensorflow
+    found = []
+    for used in (False, world.rank == 0, True, False):
+        variables = [tf.Variable(1.0), tf.Variable(1.0)]
+
+        def step(used=used, variables=variables):
+            with tf.GradientTape() as tape:
+                loss = variables[0] + variables[1] if used else 1.0 * variables[0]
+            return hvd.DistributedGradientTape(tape).gradient(loss, variables)
+
+        gradients = (tf.function(step) if within else step)()
+        found.append([each if each is None else float(each) for each in gradients])
+    return found
 
 
 def operations_of_a_function(world):

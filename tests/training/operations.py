@@ -107,6 +107,10 @@ def without_a_backward_pass(world):
     return found
 
 
+def mean_of_a_large_integer(world, number):
+    return world.hvd.allreduce(torch.tensor(number)).item()
+
+
 def counted(world):
     """How many operations go on: none, after each call."""
     from horovod.torch import mpi_ops

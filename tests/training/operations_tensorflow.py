@@ -15,6 +15,10 @@ def perform(world, **spec):
     return numpy_operations.perform(world, spec, make, start, read)
 
 
+def mean_of_a_large_integer(world, number):
+    return int(world.tensorflow.allreduce(tf.constant(number, tf.int64)))
+
+
 def make(case, array, layout):
     return tf.cast(tf.constant(array), case["dtype"])
 

@@ -39,6 +39,27 @@ def refuse_a_sum_of_sums(world):
     return message(backward, world, model)
 
 
+def refuse_a_gradient_with_a_graph(world):
+    """AssertionError: The gradient of
+    torch.autograd.grad()"""
+    model, _ = prepared(world)
+    loss = loss_of(model, *world.batch(*samples(0)))
+    return message(loss.backward, create_graph=True)
+
+
+def refuse_a_gradient_that_is_changed_while_it_is_averaged(world):
+    """AssertionError: The gradient of
+    was changed during the backward pass
+    when loss.backward() has returned"""
+    model, _ = prepared(world)
+
+    def change_the_last_layers(p):
+        model[2].weight.grad *= 2
+
+    model[0].weight.register_post_accumulate_grad_hook(change_the_last_layers)
+    return message(backward, world, model)
+
+
 def refuse_to_wrap_twice(world):
     """ValueError: The optimizer is distributed already
     create it anew"""
@@ -139,6 +160,25 @@ def refuse_alltoall_after_join(world):
     world.hvd.alltoall(x, name="cached alltoall")
     return reduce_while_a_rank_has_joined(
         world, lambda: world.hvd.alltoall(x, name="cached alltoall")
+    )
+
+
+def refuse_broadcast_after_join(world):
+    """Broadcast is not supported with Join"""
+    x = torch.ones(3)
+    world.hvd.broadcast(x, 0, name="cached broadcast")
+    return reduce_while_a_rank_has_joined(
+        world, lambda: world.hvd.broadcast(x, 0, name="cached broadcast")
+    )
+
+
+def refuse_reducescatter_after_join(world):
+    """Reducescatter is not supported with Join"""
+    x = torch.ones(world.size)
+    world.hvd.reducescatter(x, op=world.hvd.Sum, name="cached scatter")
+    return reduce_while_a_rank_has_joined(
+        world,
+        lambda: world.hvd.reducescatter(x, op=world.hvd.Sum, name="cached scatter"),
     )
 
 

@@ -12,10 +12,13 @@ def test_gradients_of_operations(keras_ranks, within):
     assert keras_ranks.values("keras_parts.gradients", within=within) == [[]] * keras_ranks.size
 
 
-@pytest.mark.parametrize("op", ["Min", "Max", "Product"])
-def test_gradients_that_are_refused(keras_ranks, op):
-    for told in keras_ranks.values("keras_parts.refuse_gradient", op=op):
-        assert "Use hvd.allgather()" in told
+@pytest.mark.parametrize("grouped", [False, True], ids=["alone", "grouped"])
+@pytest.mark.parametrize("op", ["Min", "Max", "Product", "Adasum"])
+def test_gradients_that_are_refused(keras_ranks, op, grouped):
+    # three ranks are of Gloo, which has no Adasum
+    if op != "Adasum" or keras_ranks.size == 2:
+        for told in keras_ranks.values("keras_parts.refuse_gradient", op=op, grouped=grouped):
+            assert "Use hvd.allgather()" in told
 
 
 def test_sets_that_are_not_registered_are_refused(keras_ranks):
@@ -33,6 +36,17 @@ def test_operations_in_functions(keras_ranks):
     assert keras_ranks.values("keras_parts.result_that_one_rank_uses") == used
     assert keras_ranks.values("keras_parts.captured_tensor") == [[size, 2.0 * size]] * size
     assert keras_ranks.values("keras_parts.operations_of_a_function") == [[3, 0]] * size
+    square = [9.0 * size, 6.0 * size]
+    assert keras_ranks.values("keras_parts.operation_without_a_name") == [square] * size
+
+
+@pytest.mark.parametrize("within", [False, True], ids=["eagerly", "in functions"])
+def test_ranks_use_other_variables_from_step_to_step(keras_ranks, within):
+    """tf-missing-gradients.patch; in functions, each has variables of its own."""
+    size = keras_ranks.size
+    right = [[1.0, None], [1.0, pytest.approx(1 / size)], [1.0, 1.0], [1.0, None]]
+    found = keras_ranks.values("keras_parts.variables_that_ranks_use", within=within)
+    assert found == [right] * size
 
 
 def test_what_tensorflow_1_had(keras_ranks):
@@ -55,7 +69,10 @@ def test_adasum_forks_no_process(keras_ranks):
     [
         ("a_group_whose_first_tensors_differ", "Mismatched ALLREDUCE tensor shapes"),
         ("different_metrics", "Give each rank the same validation data"),
-        ("different_numbers_of_variables", "Build the model and the optimizer on each rank"),
+        (
+            "different_numbers_of_variables",
+            "Build the model and the optimizer on each rank",
+        ),
     ],
 )
 def test_ranks_that_differ_get_an_error(keras_ranks, part, words):

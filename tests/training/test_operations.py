@@ -153,8 +153,8 @@ def test_no_autograd_function_where_no_gradient_is_asked_for(ranks):
 
 #: What TensorFlow's operations take, by its op definitions.
 OF_TENSORFLOW = {
-    "allreduce": {*FLOATS, "int64", "int32", "int8", "uint8"},
-    "reducescatter": {*FLOATS, "int64", "int32"},
+    "allreduce": {*FLOATS, *INTEGERS, "bool"},
+    "reducescatter": {*FLOATS, *INTEGERS},
     "allgather": {*FLOATS, *INTEGERS, "uint16", "bool"},
     "broadcast": {*FLOATS, *INTEGERS, "uint16", "bool"},
     "alltoall": {*FLOATS, *INTEGERS, "uint16", "bool"},
@@ -178,6 +178,19 @@ def test_as_numpy_with_tensorflow(keras_ranks, specs):
         assert not any(wrong), (wrong, spec)
 
     test()
+
+
+def test_means_of_large_integers_are_exact(ranks):
+    """mean.patch"""
+    number = 2**53 + 3
+    found = ranks.values("operations.mean_of_a_large_integer", number=number)
+    assert found == [number] * ranks.size
+
+
+def test_means_of_large_integers_are_exact_in_tensorflow(keras_ranks):
+    number = 2**53 + 3
+    found = keras_ranks.values("operations_tensorflow.mean_of_a_large_integer", number=number)
+    assert found == [number] * keras_ranks.size
 
 
 #: What one rank does otherwise than the others, and what is said of it.
