@@ -147,12 +147,24 @@ def test_a_bad_file_is_refused_with_its_key(key, value, place, said, sites) -> N
     assert said in caught.value.message
 
 
-@pytest.mark.parametrize("text", ["", "[]", "text", "a: [", "\xff"])
+@pytest.mark.parametrize("text", ["", "[]", "text", "a: [", "? [a]", "\xff"])
 def test_what_is_no_mapping_is_refused(text, sites) -> None:
     (sites / "summit" / site.SITE).write_bytes(text.encode("latin-1"))
     with pytest.raises(HvdError, match="summit/site.yaml: "):
         site.load("summit")
     assert site.of("alpha-hvd").name == "alpha"  # another site may be wrong
+
+
+@pytest.mark.parametrize("key", ["pitfalls", "center", "scheduler", "partitions.batch.gpus"])
+def test_a_file_that_grows_when_it_is_read_has_a_short_error(key, sites) -> None:
+    """Each anchor has nine of the one before it."""
+    grown = "x"
+    for _ in range(6):
+        grown = [grown] * 9
+    (sites / "summit" / site.SITE).write_text(yaml.safe_dump(changed(key, grown)))
+    with pytest.raises(HvdError, match=f"summit/site.yaml: {key}") as caught:
+        site.load("summit")
+    assert len(caught.value.message) < 300
 
 
 def test_names_that_are_not_there(sites) -> None:

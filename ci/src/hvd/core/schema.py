@@ -20,13 +20,14 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # the one in C is
     """Refuses a key that is there twice; PyYAML takes the last one without a word."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Dict[Any, Any]:
+        scalars = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
         seen = set()
-        for key, _ in node.value:
+        for key in scalars:
             if key.tag != "tag:yaml.org,2002:merge" and key.value in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"the key '{key.value}' is there twice", key.start_mark
                 )
-            seen.add(key.value if isinstance(key.value, str) else None)
+            seen.add(key.value)
         return super().construct_mapping(node, deep)
 
 
@@ -99,20 +100,21 @@ def strict() -> cattrs.Converter:
     def primitive(value: Any, kind: type) -> Any:
         if type(value) is kind:
             return value
-        quotes = (
-            "; put it in quotes" if kind is str and not isinstance(value, (dict, list)) else ""
-        )
-        raise TypeError(f"'{value}' is not {names[kind]}{quotes}")
+        shown = _shown(value)
+        hint = "; put it in quotes" if kind is str and shown.startswith("'") else ""
+        raise TypeError(f"{shown} is not {names[kind]}{hint}")
 
     def number(value: Any, _: type) -> float:
         if type(value) in (int, float):
             return value
-        raise TypeError(f"'{value}' is not a number")
+        raise TypeError(f"{_shown(value)} is not a number")
 
     def choice(value: Any, kind: Any) -> Any:
         if value in get_args(kind):
             return value
-        raise ValueError(f"unknown value '{value}'; {nearest(str(value), get_args(kind))}")
+        shown = _shown(value)
+        hint = nearest(shown.strip("'"), get_args(kind))
+        raise ValueError(f"unknown value {shown}; {hint}")
 
     def mapping(kind: type) -> Any:
         if dataclasses.is_dataclass(kind):
@@ -142,7 +144,14 @@ def strict() -> cattrs.Converter:
 def _only(kind: type, name: str, base: Any) -> Any:
     def hook(value: Any, wanted: type) -> Any:
         if not isinstance(value, kind):
-            raise TypeError(f"'{value}' is not {name}")
+            raise TypeError(f"{_shown(value)} is not {name}")
         return base(value, wanted)
 
     return hook
+
+
+def _shown(value: Any) -> str:
+    """Name ``value`` for a message; by YAML's anchors, a mapping or a list can be of any size."""
+    if isinstance(value, (dict, list)):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    return f"'{str(value)[:80]}'"
