@@ -1,5 +1,6 @@
 """What is fetched: whole and with the recipe's checksum, or an error that names it."""
 
+import contextlib
 import functools
 import hashlib
 import http.server
@@ -95,9 +96,19 @@ def server(tmp_path, monkeypatch):
     page = f'<!DOCTYPE html><html><body><a href="/files/{FILE}">{FILE}</a></body></html>'
     (root / "simple" / "horovod" / "index.html").write_text(page)
 
+    stop = threading.Event()
+
     class Handler(http.server.SimpleHTTPRequestHandler):
         def log_message(self, *_):
             pass
+
+        def do_GET(self):
+            if not self.path.startswith("/drip/"):
+                return super().do_GET()
+            self.wfile.write(b"HTTP/1.0 200 OK\r\n\r\n")
+            with contextlib.suppress(OSError):
+                while not stop.wait(0.05):
+                    self.wfile.write(b" ")
 
     handler = functools.partial(Handler, directory=root)
     httpd = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -105,6 +116,7 @@ def server(tmp_path, monkeypatch):
     url = f"http://127.0.0.1:{httpd.server_port}/simple"
     monkeypatch.setattr(python_index, "pip_settings", lambda: {"index-url": url})
     yield root
+    stop.set()
     httpd.shutdown()
     httpd.server_close()
 
@@ -181,6 +193,22 @@ def test_an_index_that_does_not_answer_is_not_one_without_news(server, monkeypat
             settings["extra-index-url"] = f"http://127.0.0.1:{port}/simple"
             with pytest.raises(HvdError, match=f"127.0.0.1: {error}"):
                 python_index.files("horovod")
+
+
+def test_a_server_that_drips_is_given_up(server, tmp_path, monkeypatch):
+    """It is never silent; a page, a file of an index and any other file would take for ever."""
+    monkeypatch.setattr(python_index, "TIMEOUT", 0.2)
+    settings = python_index.pip_settings()
+    monkeypatch.setattr(python_index, "pip_settings", lambda: settings)
+    page = server / "simple" / "horovod" / "index.html"
+    page.write_text(page.read_text().replace("/files/", "/drip/"))
+    with pytest.raises(HvdError, match=f"{FILE}: the server is too slow"):
+        python_index.fetch("horovod", FILE, SHA256, tmp_path / FILE)
+    drips = settings["extra-index-url"] = settings["index-url"].replace("simple", "drip")
+    with pytest.raises(HvdError, match="127.0.0.1: Timeout"):
+        python_index.files("horovod")
+    with pytest.raises(HvdError, match="cannot download"):
+        mirror.fill([source(url=f"{drips}/a.tar.gz")], tmp_path, {}, tmp_path / "log")
 
 
 @pytest.fixture

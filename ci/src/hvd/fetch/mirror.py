@@ -10,6 +10,7 @@ import urllib.parse
 from typing import Callable, List, Mapping
 
 import requests
+import urllib3
 
 from hvd.core import process
 from hvd.core.errors import HvdError
@@ -20,8 +21,6 @@ from hvd.model.versions import Pin
 DISTRIBUTION = re.compile(r"/packages/[^/]+/\w/(?P<project>[^/]+)/(?P<file>[^/]+)$")
 #: A release of a project on GitHub.
 _RELEASE = re.compile(r"/(?P<name>[^/]+)/releases/download/(?P<tag>[^/]+)/(?P<stem>.+)\.tar\.gz$")
-#: Seconds to wait for a server.
-_TIMEOUT = 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,12 +79,16 @@ def _download(source: Source, destination: pathlib.Path) -> bool:
     """Fetch the recipe's own URL; False where it has another file, or cannot be reached."""
     with python_index.scratch(destination) as directory:
         file = directory / "source"
-        try:
-            with requests.get(source.url, stream=True, timeout=_TIMEOUT) as reply:
+
+        def get() -> None:
+            with requests.get(source.url, stream=True, timeout=python_index.TIMEOUT) as reply:
                 reply.raise_for_status()
                 with open(file, "wb") as sink:
                     shutil.copyfileobj(reply.raw, sink)
-        except requests.RequestException:
+
+        try:
+            python_index.steadily(get, python_index.TIMEOUT, file)
+        except (requests.RequestException, urllib3.exceptions.HTTPError):
             return False
         return python_index.place(file, source.sha256, destination)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import functools
@@ -13,8 +14,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import urllib.parse
-from typing import Callable, Dict, FrozenSet, Iterator, List, Tuple
+from typing import Callable, Dict, FrozenSet, Iterator, List, Optional, Tuple, TypeVar
 
 import requests
 from packaging.tags import Tag
@@ -28,8 +30,11 @@ _ASK_DEFAULT = "from pip._internal.models.index import PyPI; print(PyPI.simple_u
 _SETTING = re.compile(r"^(?P<scope>[\w.-]+|:env:)\.(?P<key>[\w-]+)='(?P<value>.*)'$")
 _CHUNK = 1 << 20
 #: Seconds without an answer: pip's own default.
-_TIMEOUT = 15.0
+TIMEOUT = 15.0
+#: In four times that, a page is whole, and a file grows by so many bytes.
+_LEAST = 1 << 16
 _REMEDY = "see which indexes pip uses with: python3 -m pip config list"
+_Answer = TypeVar("_Answer")
 #: What writes a file of an index to a path.
 _Write = Callable[[pathlib.Path], object]
 
@@ -74,12 +79,13 @@ def fetch(project: str, filename: str, sha256: str, destination: pathlib.Path) -
     links = [_local(link) for link in settings.get("find-links", "").split()]
     wanted = _normal(filename)
     with scratch(destination) as directory:
-        file = directory / "file"
         for each, write in itertools.chain(*links, _offered(settings, project, problems)):
             if _normal(each.name) != wanted:
                 continue
+            # a name of its own: what was given up may still be writing
+            file = directory / str(len(problems))
             try:
-                write(file)
+                steadily(functools.partial(write, file), _timeout(settings), file)
             except OSError as error:  # those of requests are among them
                 problems.append(f"{each.name}: {error}")
                 continue
@@ -148,11 +154,11 @@ def _offered(
             yield from _local(f"{url}/{project}")
             continue
         host, session = urllib.parse.urlparse(url).hostname, _Session()
-        session.timeout = float(settings.get("timeout", _TIMEOUT))
+        session.timeout = _timeout(settings)
         session.verify = settings.get("cert", True)
         client = pypi_simple.PyPISimple(url, session=session)
         try:
-            page = client.get_project_page(project)
+            page = steadily(functools.partial(client.get_project_page, project), session.timeout)
         except pypi_simple.NoSuchProjectError:
             problems.append(f"{host} {_unknown(project)}")
             continue
@@ -165,10 +171,43 @@ def _offered(
             yield file, functools.partial(client.download_package, each, verify=False)
 
 
+def steadily(
+    ask: Callable[[], _Answer], timeout: float, file: Optional[pathlib.Path] = None
+) -> _Answer:
+    """Return what ``ask`` does unless it takes for ever: a server may send a byte a second.
+
+    Args:
+        timeout: seconds of silence after which ``ask`` ends by itself.
+        file: what it writes, if it may take longer than four times that.
+    """
+    answer: concurrent.futures.Future = concurrent.futures.Future()
+
+    def work() -> None:
+        try:
+            answer.set_result(ask())
+        except BaseException as error:
+            answer.set_exception(error)
+
+    # a daemon, for which an exit does not wait
+    threading.Thread(target=work, daemon=True).start()
+    size = 0
+    while True:
+        try:
+            return answer.result(4 * timeout)
+        except concurrent.futures.TimeoutError:
+            before, size = size, file.stat().st_size if file and file.exists() else 0
+            if size < before + _LEAST:
+                raise requests.Timeout("the server is too slow") from None
+
+
+def _timeout(settings: Dict[str, str]) -> float:
+    return float(settings.get("timeout", TIMEOUT))
+
+
 class _Session(requests.Session):
     """Requests end when the server has said nothing for ``timeout`` seconds."""
 
-    timeout = _TIMEOUT
+    timeout = TIMEOUT
 
     def request(self, *words, **options):  # type: ignore[override]
         # who has no limit says None
