@@ -83,6 +83,7 @@ def test_wrong_usage_and_a_prefix_that_cannot_be_used(bundle, prefix, tmp_path):
     assert f"{prefix}/hvd" in install(bundle, "--prefix", prefix)
     assert os.listdir(prefix) == ["hvd"]
     install(bundle, "--prefix", tmp_path / "with blank")
+    assert not (tmp_path / "with blank").exists()
 
 
 @pytest.mark.parametrize(

@@ -245,6 +245,8 @@ IMPOSSIBLE = [
     ("summit-hvd --time 0:10 -- x", "--time: '0:10'"),
     ("summit-hvd --account 'a b' -- x", "--account: 'a b'"),
     ("summit-hvd --job-name 'a\nb' -- x", "--job-name"),
+    ("perlmutter-hvd --batch --queue 'q;x' -- x", "--queue: 'q;x' has a ';'"),
+    ("perlmutter-hvd --allocate --account '$(x)_g'", "--account: '$(x)_g' has a '$'"),
     ("perlmutter-hvd --account m1 -- x", "accounts of jobs in gpu of perlmutter end in _g"),
     ("local-hvd --env A -- x", "--env: 'A'"),
     ("local-hvd --env 'A B=1' -- x", "--env: 'A B'"),

@@ -157,6 +157,7 @@ def test_publish_replace_and_roll_back(run, root) -> None:
     assert run("--suffix", "a")[0] == 0 and NAME in default.read_text()
     assert run("--suffix", "b", "--default")[0] == 0 and f"{NAME}-b" in default.read_text()
     assert run("--replace")[0] == 0 and module.read_text() != "-- by hand\n"
+    module.write_text("-- by hand\n")
     for expected in (4, 4, 3):
         assert len(list(module.parent.glob("*.lua"))) == expected
         assert run("--rollback")[0] == 0
@@ -165,13 +166,17 @@ def test_publish_replace_and_roll_back(run, root) -> None:
     assert run("--suffix", "c")[0] == 0 and os.readlink(root / ".current").endswith("0005")
 
 
-def test_what_cannot_be_published(run, root) -> None:
+def test_what_cannot_be_published(run, root, hvd) -> None:
     for argument in ("--suffix=a b", "moon-hvd", "--engine=spack"):
         status, said = run(argument)
         assert status == 2 and argument.rpartition("=")[2] in said and not root.exists()
-    (paths.state() / "pip/local-hvd/stamp").write_text("y")
-    status, said = run()
-    assert status == 2 and "./hvd build local-hvd" in said and not root.exists()
+    stamp = paths.state() / "pip/local-hvd/stamp"
+    # of another build, and while there is a build
+    for change in (lambda: stamp.write_text("y"), stamp.unlink):
+        change()
+        status, said = run()
+        assert status == 2 and "./hvd build local-hvd" in said and not root.exists()
+        assert hvd("activate").status == 2
 
 
 @pytest.mark.parametrize("call", ["mkdir", "rename", "replace"])

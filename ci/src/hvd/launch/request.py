@@ -161,9 +161,12 @@ def _problems(request: Request) -> Iterator[Tuple[str, str]]:
         taken.discard("image")
     for field in options():
         value, name = getattr(request, field.name), field.metadata["usage"].split()[0]
-        # each is one word of the scheduler's or the launcher's options
-        if isinstance(value, str) and field.name != "smpiargs" and re.search(r"\s", value):
-            yield f"{name}: '{value}' has blanks", "remove them"
+        # each is one word of the scheduler's or the launcher's options, or of a script's comment
+        unfit = r"[\s;&|()$`\"'#]" if field.metadata["panel"] == JOB else r"\s"
+        found = isinstance(value, str) and field.name != "smpiargs" and re.search(unfit, value)
+        if found:
+            what = "a blank" if found[0].isspace() else f"a '{found[0]}'"
+            yield f"{name}: '{value}' has {what}", "remove it"
         own = field.metadata["panel"] == LAUNCHER or field.name == "hosts"
         if value and own and field.name not in taken:
             hint = "leave it out, or choose another method with --via"
