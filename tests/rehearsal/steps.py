@@ -32,7 +32,7 @@ from tests.checkout import script
 from tests.services import cluster
 
 #: The frameworks' modules of Horovod.
-_MODULES = {"pytorch": "torch", "tensorflow": "tensorflow", "keras": "tensorflow"}
+_MODULES = {**check_build.PLUGINS, "keras": "tensorflow"}
 #: Seconds for a build, and for a job of two ranks.
 _BUILD, _JOB = 7200.0, 300.0
 #: Characters of what is wrong that a result keeps.

@@ -16,10 +16,10 @@ from hvd.core import templates
 from hvd.core.errors import HvdError
 from hvd.host.mpi import KINDS
 from hvd.model import recipe, specs
+from hvd.model.check_build import PLUGINS
 from hvd.model.environment import HOROVOD, Environment
 from hvd.model.specs import Spec
 from hvd.model.versions import pinned
-from hvd.smoke.run import FRAMEWORKS
 from hvd.solve import kept, site_check
 
 #: The part of the checkout that goes into the image: what the pip engine needs.
@@ -89,7 +89,7 @@ def render(environment: Environment, format: str, mpi: str = "", target: str = "
         script=_SCRIPT,
         spec=str(spec),
         mpi=pinned_mpis[mpi] if mpi else "",
-        modules=[FRAMEWORKS[name] for name in frameworks if name in FRAMEWORKS],
+        modules=[PLUGINS[name] for name in frameworks if name in PLUGINS],
         kept=["/opt/hvd/.hvd", "/opt/hvd/ci/src/hvd/smoke", _SCRIPT, *prefixes],
         path=":".join(f"{prefix}/bin" for prefix in ["/opt/horovod", *prefixes]),
         labels={

@@ -55,8 +55,6 @@ _TAKEN = {
     "py-pyyaml": [],
     "py-setuptools": [],
 }
-#: Those that link with Python.
-_LINKED = ("py-torch", "py-tensorflow", "mxnet")
 _MARK = "# Written by ./hvd externals"
 #: Seconds; a framework on a parallel file system is slow to import.
 _TIMEOUT = 300
@@ -150,7 +148,7 @@ def packages(
         section["mpi"] = {"buildable": False}
     have = by_package(found["distributions"])
     for package in [each for each in _TAKEN if each in have]:
-        types = ["build", "link", "run"] if package in _LINKED else ["build", "run"]
+        types = ["build", "link", "run"] if package in {*FRAMEWORKS, "mxnet"} else ["build", "run"]
         needs = [_dependency("python", python["version"], types)]
         for name in [each for each in _TAKEN[package] if each in have]:
             needs.append(_dependency(name, have[name]["version"], ["build", "run"]))

@@ -7,7 +7,7 @@ import pathlib
 import re
 import shutil
 import sys
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -82,22 +82,34 @@ def create(
     frameworks = sorted(frameworks)
     wanted = requirements(frameworks, system_mpi)
     python = interpreter(frameworks)
-    digest = stamp.of(wanted, python, version(python))
     executable = place(frameworks)
-    directory = executable.parents[1]
-    done = directory / "stamp"
+    return str(executable), venv(executable.parents[1], python, wanted, log)
+
+
+def venv(
+    directory: pathlib.Path,
+    python: str,
+    wanted: Sequence[str],
+    log: pathlib.Path,
+    found: Optional[Mapping[str, Any]] = None,
+) -> bool:
+    """Make a virtual environment with ``wanted`` unless it exists; return True if it does.
+
+    Args:
+        found: what ``python`` has, if all of it is to be there, too; see `venv_over`.
+    """
+    done, digest = directory / "stamp", stamp.of(list(wanted), python, found or version(python))
     if stamp.matches(done, digest):
-        return str(executable), True
+        return True
     stamp.clear(directory)
-    process.run([python, "-m", "venv", directory], log=log, timeout=_TIMEOUT)
-    process.run(
-        [executable, "-m", "pip", "install", "--progress-bar=off", *wanted],
-        log=log,
-        env=process.clean_environment(),
-        timeout=_TIMEOUT,
-    )
+    if found:
+        venv_over(found, directory, log)
+    else:
+        process.run([python, "-m", "venv", directory], log=log, timeout=_TIMEOUT)
+    pip = [directory / "bin" / "python", "-m", "pip", "install", "--progress-bar=off"]
+    process.run([*pip, *wanted], log=log, env=process.clean_environment(), timeout=_TIMEOUT)
     stamp.put(done, digest)
-    return str(executable), False
+    return False
 
 
 def provide(run: Run, environment: Environment, python: str) -> Dict[str, Any]:
@@ -165,15 +177,8 @@ def beside(python: str, directory: pathlib.Path, log: pathlib.Path) -> Tuple[str
     missing = [text for text in wanted if _distribution(text) not in there]
     if not missing:
         return python, []
-    executable = directory / "bin" / "python"
-    digest, done = stamp.of(missing, found), directory / "stamp"
-    if not stamp.matches(done, digest):
-        stamp.clear(directory)
-        venv_over(found, directory, log)
-        command = [executable, "-m", "pip", "install", "--progress-bar=off", *missing]
-        process.run(command, log=log, env=process.clean_environment(), timeout=_TIMEOUT)
-        stamp.put(done, digest)
-    return str(executable), missing
+    venv(directory, python, missing, log, found)
+    return str(directory / "bin" / "python"), missing
 
 
 def makes_wheels(distributions: Mapping[str, Mapping[str, str]]) -> bool:

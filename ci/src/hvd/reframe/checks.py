@@ -19,7 +19,7 @@ from hvd.launch import batch, methods, request
 from hvd.model import built, check_build
 from hvd.reframe import systems
 from hvd.smoke import launch, records
-from hvd.smoke.run import FRAMEWORKS, bandwidth
+from hvd.smoke.run import bandwidth
 
 #: Minutes that a job may take, and seconds after which a rank that hangs says where.
 _MINUTES = 10
@@ -100,7 +100,7 @@ class CheckBuild(_OnSite):
 @rfm.simple_test
 class Allreduce(_OnSite):
     descr = "two ranks: every operation is right; bandwidth and latency of a sum"
-    framework = parameter(FRAMEWORKS)
+    framework = parameter(check_build.PLUGINS)
     operations = parameter(systems.OPERATIONS)
     nodes = parameter((1, 2))
     #: Fewer and smaller sizes, whose bandwidth says little and is not judged.
@@ -125,7 +125,7 @@ class Allreduce(_OnSite):
     def prepare(self):
         program = [
             *("python", str(launch.PROGRAM)),
-            *("--framework", FRAMEWORKS[self.framework], "--controller", self.controller),
+            *("--framework", check_build.PLUGINS[self.framework], "--controller", self.controller),
             *("--ranks", "2", "--out", str(self.records), "--limit", str(_LIMIT)),
         ]
         program += ["--quick"] * self.quick + ["--device=gpu"] * self.on_gpus

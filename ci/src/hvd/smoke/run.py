@@ -14,12 +14,10 @@ from hvd.core.check import State
 from hvd.core.errors import HvdError
 from hvd.host import mpi
 from hvd.model import check_build
-from hvd.model.check_build import Expectation
+from hvd.model.check_build import PLUGINS, Expectation
 from hvd.smoke import records
 from hvd.smoke.launch import OWN_GPU, Launcher, Target, find_program, launch, launchers
 
-#: The frameworks whose operations are run, and their names in the program.
-FRAMEWORKS = check_build.PLUGINS
 #: Print how many GPUs a framework sees.
 _GPUS = {
     "torch": "import torch; print(torch.cuda.device_count())",
@@ -92,12 +90,12 @@ def smoke_plan(
         mpi4py: with MPI as controller, check that mpi4py works beside Horovod.
         gpu: as for `launchers`, of the build.
     """
-    frameworks = [FRAMEWORKS[name] for name in FRAMEWORKS if name in expectation.frameworks]
+    frameworks = [PLUGINS[name] for name in PLUGINS if name in expectation.frameworks]
     if not frameworks or not launchers(expectation):
         raise HvdError(
             f"no smoke test for frameworks {sorted(expectation.frameworks)} with controllers"
             f" {sorted(expectation.controllers)}",
-            f"expect one of {sorted(FRAMEWORKS)}, and of mpi and gloo",
+            f"expect one of {sorted(PLUGINS)}, and of mpi and gloo",
         )
     left_out = _unable(target, expectation)
     plan: List[Tuple[str, Callable[[], Check]]] = []

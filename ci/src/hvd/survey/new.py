@@ -263,7 +263,7 @@ def _packages(
             version = parse(chosen["cuda"]["spec"]).versions
             external["dependencies"] = [{"spec": f"cuda@{version}"}]
         packages[name] = {"buildable": False, "externals": [external]}
-    for name in gpu and {"py-torch", "py-tensorflow"} & set(packages):
+    for name in gpu and externals.FRAMEWORKS.keys() & packages.keys():
         (external,) = packages[name]["externals"]
         # not every framework says for which GPUs it is
         if gpu.partition("=")[0] not in external["spec"]:
