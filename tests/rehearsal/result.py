@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-from typing import Any, Dict, Iterable, List, Set
+from typing import Any, Dict, Iterable, Iterator, List, Set
 
 import yaml
 
@@ -85,29 +85,40 @@ def stale(environment: Environment, date: str) -> str:
     return "" if result.date == date else f"the rehearsal is of {result.date}"
 
 
+def kept_results() -> List[Result]:
+    """Return the results that environments keep."""
+    files = [file(environments.load(name)) for name in environments.of_sites()]
+    return [load(path) for path in files if path.exists()]
+
+
+def needed() -> Dict[str, List[str]]:
+    """Return what solutions build: environments by package."""
+    found: Dict[str, List[str]] = {}
+    for name in environments.of_sites():
+        for package in kept.built(kept.load(environments.load(name)).packages):
+            found.setdefault(package, []).append(name)
+    return dict(sorted(found.items()))
+
+
+def by_itself() -> Dict[str, str]:
+    """Return what was built by itself, and with what."""
+    return json.loads(ALONE.read_text()) if ALONE.exists() else {}
+
+
 def unbuilt(alone: bool = True) -> Dict[str, List[str]]:
     """Return what solutions build and no rehearsal has built: environments by package.
 
     Args:
         alone: leave out what was built by itself.
     """
-    names = environments.of_sites()
-    files = [file(environments.load(name)) for name in names]
-    done = {package for path in files if path.exists() for package in load(path).built}
-    if alone and ALONE.exists():
-        done |= {*json.loads(ALONE.read_text())}
-    needed: Dict[str, List[str]] = {}
-    for name in names:
-        for package in kept.built(kept.load(environments.load(name)).packages):
-            needed.setdefault(package, []).append(name)
-    return {package: needed[package] for package in sorted({*needed} - done)}
+    done = {package for each in kept_results() for package in each.built}
+    done |= {*by_itself()} if alone else set()
+    return {package: names for package, names in needed().items() if package not in done}
 
 
 def page() -> str:
     """Return the page with the results that environments keep, behind its own introduction."""
-    names = environments.of_sites()
-    files = [file(environments.load(name)) for name in names]
-    rehearsed = [load(path) for path in files if path.exists()]
+    rehearsed = kept_results()
     results = [each for each in rehearsed if len(each.steps) > 1]
     steps = [step.name for step in results[0].steps] if results else []
     rows = []
@@ -122,10 +133,20 @@ def page() -> str:
         lines += _table(["Declared", "In its place"], each.stand_ins.items())
         why = [f"- {step.name}: {step.result}: {step.why}" for step in each.steps if step.why]
         lines += [*why, ""] if why else []
+    lines += ["## Where packages were built", "", _BUILT, *_horovods(results), ""]
+    missing, rows = unbuilt(), []
+    for package, names in needed().items():
+        within = [each.environment for each in results if package in each.built]
+        what = by_itself().get(package, "")
+        own = [f"by itself, with {'Python ' * what[:1].isdigit()}{what}"] if what else []
+        others = [name for name in names if name not in within]
+        if package not in missing:
+            rows.append([package, ", ".join([*within, *own]), ", ".join(others)])
+    lines += _table(["Package", "Built in", "Also in the solutions of"], rows)
     told = {each.environment for each in results if each.built}
     rows = [
         [package, _reason(package, told & {*names}), ", ".join(names)]
-        for package, names in unbuilt().items()
+        for package, names in missing.items()
     ]
     lines += ["## Not built here", "", _NOT_BUILT]
     lines += _table(["Package", "Why", "Built for"], rows)
@@ -135,12 +156,26 @@ def page() -> str:
     return PAGE.read_text().partition(MADE)[0] + MADE + "\n" + "\n".join(lines) + "\n"
 
 
-_NOT_BUILT = """\
-Rehearsals have built with Spack what the solutions of sites build besides Horovod, except for
-what the frameworks' environments have here. Of that, the Python packages were built by
-themselves, with the series of Python of a site. These packages were not built; results say what
-was since 2026-11-27.
+_BUILT = """\
+What the solutions of sites build besides Horovod, and the rehearsals in which Spack built it. What
+a framework's environment has here was built by itself. Packages are compared by name and version
+alone: a solution in the last column may ask for other variants, another Python or another
+processor. `py-horovod` was built in each rehearsal, but not with this variant of the solution:
 """
+_NOT_BUILT = "Results say what was built since 2026-11-27.\n"
+
+
+def _horovods(results: Iterable[Result]) -> Iterator[str]:
+    """Name the environments for GPUs whose Horovod was built for CPUs or not at all."""
+    specs = {each.environment: each.spec for each in results}
+    for variant in ("cuda", "rocm"):
+        asked = [
+            each
+            for each in map(environments.load, environments.of_sites())
+            if each.root.variants.get(variant)
+        ]
+        names = [each.name for each in asked if f"+{variant}" not in specs.get(each.name, "")]
+        yield f"- `+{variant}`: {', '.join(names)}"
 
 
 def _reason(package: str, rehearsed: Set[str]) -> str:
