@@ -105,12 +105,29 @@ def loss_of(model, x, y):
     return nn.functional.mse_loss(model(x), y)
 
 
-def train(world, model, optimizer, steps=STEPS, before_step=None, after_step=None, first=0):
-    """The plain loop."""
+def train(
+    world,
+    model,
+    optimizer,
+    steps=STEPS,
+    before_step=None,
+    after_step=None,
+    first=0,
+    loss=None,
+    after_backward=None,
+):
+    """The plain loop.
+
+    Args:
+        loss: that of a step, if not that of its batch.
+        before_step: changes gradients that are averaged; ``after_backward``, as they are then.
+    """
+    loss = loss or (lambda step: loss_of(model, *world.batch(*samples(step))))
     for step in range(first, first + steps):
-        x, y = world.batch(*samples(step))
         optimizer.zero_grad()
-        loss_of(model, x, y).backward()
+        loss(step).backward()
+        if after_backward:
+            after_backward(model)
         if before_step:
             world.average(optimizer)
             before_step(model, optimizer)
@@ -125,6 +142,12 @@ def train(world, model, optimizer, steps=STEPS, before_step=None, after_step=Non
 
 def sgd(model, **options):
     return torch.optim.SGD(model.parameters(), **{"lr": 0.1, "momentum": 0.9, **options})
+
+
+def begin(world, model=None, **options):
+    """A network with SGD, unless there is another ``model``; ``options`` are Horovod's."""
+    model = network() if model is None else model
+    return world.distribute(model, sgd(model), **options)
 
 
 # Every optimizer of torch.optim
@@ -221,8 +244,7 @@ def train_with_closure(world, model, optimizer):
 
 @case(ddp=False)
 def closure_with_sgd(world):
-    model = network()
-    return train_with_closure(world, *world.distribute(model, sgd(model)))
+    return train_with_closure(world, *begin(world))
 
 
 @case(ddp=False)
@@ -249,8 +271,7 @@ def lbfgs_with_line_search(world):
 
 @case(ddp=False)
 def closure_that_has_no_loss_on_one_rank(world):
-    model = network()
-    model, optimizer = world.distribute(model, sgd(model))
+    model, optimizer = begin(world)
 
     def closure():
         optimizer.zero_grad()
@@ -319,8 +340,7 @@ def clipping_by_norm(world):
     def clip(model, optimizer):
         nn.utils.clip_grad_norm_(model.parameters(), 0.05)
 
-    model = network()
-    return train(world, *world.distribute(model, sgd(model)), before_step=clip)
+    return train(world, *begin(world), before_step=clip)
 
 
 @case
@@ -328,42 +348,30 @@ def clipping_by_value(world):
     def clip(model, optimizer):
         nn.utils.clip_grad_value_(model.parameters(), 0.02)
 
-    model = network()
-    return train(world, *world.distribute(model, sgd(model)), before_step=clip)
+    return train(world, *begin(world), before_step=clip)
 
 
 @case
 def clipping_without_synchronize(world):
-    model = network()
-    model, optimizer = world.distribute(model, sgd(model))
-    for step in range(STEPS):
-        x, y = world.batch(*samples(step))
-        optimizer.zero_grad()
-        loss_of(model, x, y).backward()
+    def clip(model):
         nn.utils.clip_grad_norm_(model.parameters(), 0.05)
-        optimizer.step()
-    return model, optimizer
+
+    return train(world, *begin(world), after_backward=clip)
 
 
 @case
 def gradients_that_are_replaced(world):
-    model = network()
-    model, optimizer = world.distribute(model, sgd(model))
-    for step in range(STEPS):
-        x, y = world.batch(*samples(step))
-        optimizer.zero_grad()
-        loss_of(model, x, y).backward()
+    def replace(model):
         for each in model.parameters():
             each.grad = each.grad * 0.5
-        optimizer.step()
-    return model, optimizer
+
+    return train(world, *begin(world), after_backward=replace)
 
 
 @case(ddp=False)
 def gradients_that_are_given(world):
     """Gradients that no backward pass computed."""
-    model = network()
-    model, optimizer = world.distribute(model, sgd(model))
+    model, optimizer = begin(world)
     for step in range(STEPS):
         x, y = world.batch(*samples(step))
         params = list(model.parameters())
@@ -374,8 +382,7 @@ def gradients_that_are_given(world):
 
 
 def with_loss_scaling(world, overflow, synchronize=True):
-    model = network(dtype=torch.float32)
-    model, optimizer = world.distribute(model, sgd(model))
+    model, optimizer = begin(world, network(dtype=torch.float32))
     device = torch.get_default_device().type
     scaler = torch.amp.GradScaler(device, init_scale=2.0**10, growth_interval=2)
     for step in range(STEPS):
@@ -422,7 +429,7 @@ def hooks_of_tensors(world):
     for each in model.parameters():
         each.register_hook(lambda grad: grad * 2)
         each.register_post_accumulate_grad_hook(halve)
-    return train(world, *world.distribute(model, sgd(model)))
+    return train(world, *begin(world, model))
 
 
 @case
@@ -514,25 +521,18 @@ class Branches(nn.Module):
         return self.branches[branch](x)
 
 
-def train_branches(world, model, optimizer, branch):
-    """Train with ``branch(rank, step)``."""
-    for step in range(STEPS):
-        x, y = samples(step)
-
-        def loss(rank, step=step, x=x, y=y):
-            out = model(x.chunk(world.size)[rank], branch(rank, step))
-            return nn.functional.mse_loss(out, y.chunk(world.size)[rank])
-
-        optimizer.zero_grad()
-        world.mean(loss).backward()
-        optimizer.step()
-    return model, optimizer
-
-
 def with_branches(world, branch, **options):
+    """Train with ``branch(rank, step)``."""
     model = Branches()
-    optimizer = sgd(model, weight_decay=0.1)
-    return train_branches(world, *world.distribute(model, optimizer, **options), branch)
+    model, optimizer = world.distribute(model, sgd(model, weight_decay=0.1), **options)
+
+    def loss(step):
+        x, y = (each.chunk(world.size) for each in samples(step))
+        return world.mean(
+            lambda rank: nn.functional.mse_loss(model(x[rank], branch(rank, step)), y[rank])
+        )
+
+    return train(world, model, optimizer, loss=loss)
 
 
 @case
@@ -560,20 +560,19 @@ def unused_on_all_ranks_in_groups(world):
 def tied_weights(world):
     model = nn.Sequential(nn.Linear(5, 5), nn.Tanh(), nn.Linear(5, 5), nn.Linear(5, 3)).double()
     model[2].weight = model[0].weight
-    return train(world, *world.distribute(model, sgd(model)))
+    return train(world, *begin(world, model))
 
 
 @case(ddp=False)
 def groups_of_tensors(world):
     model = network()
     groups = [[model[0].weight, model[2].bias]]
-    return train(world, *world.distribute(model, sgd(model), groups=groups))
+    return train(world, *begin(world, model, groups=groups))
 
 
 @case(ddp=False)
 def two_groups(world):
-    model = network()
-    return train(world, *world.distribute(model, sgd(model), groups=2))
+    return train(world, *begin(world, groups=2))
 
 
 # Several optimizers, several backward passes
@@ -629,15 +628,13 @@ def two_optimizers_in_one_backward_pass(world):
 @case
 def two_backward_passes(world):
     """Without backward_passes_per_step; each averages."""
-    model = network()
-    return accumulate(world, *world.distribute(model, sgd(model)), 2)
+    return accumulate(world, *begin(world), 2)
 
 
 @case(ddp=False)
 def two_losses(world):
     """Of two networks with one optimizer, and a backward pass each."""
-    model = Branches()
-    model, optimizer = world.distribute(model, sgd(model))
+    model, optimizer = begin(world, Branches())
     for step in range(STEPS):
         x, y = world.batch(*samples(step))
         optimizer.zero_grad()
@@ -649,9 +646,7 @@ def two_losses(world):
 
 @case(ddp=False)
 def another_pass_after_the_last(world):
-    model = network()
-    model, optimizer = world.distribute(model, sgd(model), backward_passes_per_step=3)
-    return accumulate(world, model, optimizer, 4)
+    return accumulate(world, *begin(world, backward_passes_per_step=3), 4)
 
 
 def accumulate(world, model, optimizer, passes):
@@ -666,15 +661,12 @@ def accumulate(world, model, optimizer, passes):
 
 @case(ddp=False)
 def accumulated_gradients(world):
-    model = network()
-    model, optimizer = world.distribute(model, sgd(model), backward_passes_per_step=2)
-    return accumulate(world, model, optimizer, 2)
+    return accumulate(world, *begin(world, backward_passes_per_step=2), 2)
 
 
 @case(ddp=False)
 def another_number_of_passes(world):
-    model = network()
-    model, optimizer = world.distribute(model, sgd(model), backward_passes_per_step=4)
+    model, optimizer = begin(world, backward_passes_per_step=4)
     if not world.one_process:
         optimizer.set_backward_passes_per_step(2)
     return accumulate(world, model, optimizer, 2)
@@ -682,15 +674,12 @@ def another_number_of_passes(world):
 
 @case(ddp=False)
 def fewer_passes_than_said(world):
-    model = network()
-    model, optimizer = world.distribute(model, sgd(model), backward_passes_per_step=3)
-    return accumulate(world, model, optimizer, 2)
+    return accumulate(world, *begin(world, backward_passes_per_step=3), 2)
 
 
 @case(ddp=False)
 def second_backward_pass_after_averaging(world):
-    model = network()
-    model, optimizer = world.distribute(model, sgd(model))
+    model, optimizer = begin(world)
     for step in range(STEPS):
         x, y = world.batch(*samples(step))
         optimizer.zero_grad()
@@ -721,8 +710,7 @@ def step_that_averages_what_is_averaged(world):
 
 @case(ddp=False)
 def compiled(world):
-    model = network()
-    model, optimizer = world.distribute(model, sgd(model))
+    model, optimizer = begin(world)
     train(world, torch.compile(model, backend="aot_eager"), optimizer)
     return model, optimizer
 
@@ -747,7 +735,7 @@ def with_checkpoints(world, **options):
             return checkpoint(lambda x: self[2](self[1](x)), x, **options)
 
     model = Checkpointed(*network())
-    return train(world, *world.distribute(model, sgd(model)))
+    return train(world, *begin(world, model))
 
 
 @case
@@ -755,44 +743,42 @@ def channels_last(world):
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 2, 3)).double()
     model = model.to(memory_format=torch.channels_last)
     model, optimizer = world.distribute(model, torch.optim.AdamW(model.parameters(), lr=0.01))
-    for step in range(STEPS):
-        torch.manual_seed(step)
-        x = torch.randn(SAMPLES, 3, 6, 6, dtype=torch.float64)
-        x = world.batch(x).to(memory_format=torch.channels_last)
-        optimizer.zero_grad()
-        model(x).square().mean().backward()
-        optimizer.step()
-    return model, optimizer
+
+    def loss(step):
+        x = world.batch(pictures(step)).to(memory_format=torch.channels_last)
+        return model(x).square().mean()
+
+    return train(world, model, optimizer, loss=loss)
+
+
+def pictures(step):
+    torch.manual_seed(step)
+    return torch.randn(SAMPLES, 3, 6, 6, dtype=torch.float64)
 
 
 @case(ddp=False)
 def channels_last_on_one_rank(world):
-    model = nn.Conv2d(3, 4, 3).double()
-    model, optimizer = world.distribute(model, sgd(model))
-    for step in range(STEPS):
-        torch.manual_seed(step)
-        x = torch.randn(SAMPLES, 3, 6, 6, dtype=torch.float64)
-        optimizer.zero_grad()
-        model(world.batch(x)).square().mean().backward()
+    def change(model):
         if world.rank == 0:
             for each in model.parameters():
                 if each.dim() == 4:
                     each.data = each.data.contiguous(memory_format=torch.channels_last)
-        optimizer.step()
-    return model, optimizer
+
+    def loss(step):
+        return model(world.batch(pictures(step))).square().mean()
+
+    model, optimizer = begin(world, nn.Conv2d(3, 4, 3).double())
+    return train(world, model, optimizer, loss=loss, after_backward=change)
 
 
 @case
 def complex_parameters(world):
-    model = nn.Linear(5, 3, dtype=torch.complex128)
-    model, optimizer = world.distribute(model, sgd(model))
-    for step in range(STEPS):
-        x, y = samples(step)
-        x = world.batch(torch.complex(x, x.flip(0)))
-        optimizer.zero_grad()
-        model(x).abs().square().mean().backward()
-        optimizer.step()
-    return model, optimizer
+    def loss(step):
+        x, _ = samples(step)
+        return model(world.batch(torch.complex(x, x.flip(0)))).abs().square().mean()
+
+    model, optimizer = begin(world, nn.Linear(5, 3, dtype=torch.complex128))
+    return train(world, model, optimizer, loss=loss)
 
 
 class Words(nn.Module):
@@ -808,55 +794,45 @@ class Words(nn.Module):
         return out + self.second(words) if both else out
 
 
-def train_words(world, optimizer_of, both, **options):
+def train_words(world, kind, both, **options):
+    """Train with ``both(rank)`` embeddings."""
     model = Words()
-    model, optimizer = world.distribute(model, optimizer_of(model), **options)
-    for step in range(STEPS):
-        words = torch.randint(10, (SAMPLES,), generator=random_numbers(step))
+    model, optimizer = world.distribute(model, kind(model.parameters(), lr=0.1), **options)
 
-        def loss(rank, words=words, step=step):
-            return model(words.chunk(world.size)[rank], both(rank, step)).square().mean()
+    def loss(step):
+        words = torch.randint(10, (SAMPLES,), generator=random_numbers(step)).chunk(world.size)
+        return world.mean(lambda rank: model(words[rank], both(rank)).square().mean())
 
-        optimizer.zero_grad()
-        world.mean(loss).backward()
-        optimizer.step()
-    return model, optimizer
+    return train(world, model, optimizer, loss=loss)
 
 
 @case(ddp=False)
 def sparse_embeddings(world):
-    return train_words(
-        world, lambda m: torch.optim.SparseAdam(m.parameters(), lr=0.1), lambda rank, step: True
-    )
+    return train_words(world, torch.optim.SparseAdam, lambda rank: True)
 
 
 @case(ddp=False)
 def sparse_embeddings_unused_on_one_rank(world):
-    return train_words(
-        world, lambda m: torch.optim.SGD(m.parameters(), lr=0.1), lambda rank, step: rank == 0
-    )
+    return train_words(world, torch.optim.SGD, lambda rank: rank == 0)
 
 
 @case(ddp=False)
 def sparse_embeddings_as_dense(world):
-    return train_words(
-        world,
-        lambda m: torch.optim.SGD(m.parameters(), lr=0.1),
-        lambda rank, step: True,
-        sparse_as_dense=True,
-    )
+    return train_words(world, torch.optim.SGD, lambda rank: True, sparse_as_dense=True)
 
 
 @case(rounding=torch.bfloat16)
 def bfloat16_parameters(world):
-    model = network(dtype=torch.bfloat16)
-    model, optimizer = world.distribute(model, sgd(model))
-    for step in range(STEPS):
-        x, y = world.batch(*samples(step, dtype=torch.bfloat16))
-        optimizer.zero_grad()
-        loss_of(model, x, y).backward()
-        optimizer.step()
-    return model, optimizer
+    return train_in(world, torch.bfloat16)
+
+
+def train_in(world, dtype, **options):
+    model, optimizer = begin(world, network(dtype=dtype), **options)
+
+    def loss(step):
+        return loss_of(model, *world.batch(*samples(step, dtype=dtype)))
+
+    return train(world, model, optimizer, loss=loss)
 
 
 @case(rounding=torch.float32)
@@ -868,22 +844,15 @@ def mixed_types(world):
             return self[2](self[1](self[0](x.float())).double())
 
     model = Mixed(*model)
-    return train(world, *world.distribute(model, sgd(model)))
+    return train(world, *begin(world, model))
 
 
 # What Horovod does with gradients
 
 
 def compressed(world, name):
-    model = network(dtype=torch.float32)
     options = {} if world.one_process else {"compression": getattr(world.hvd.Compression, name)}
-    model, optimizer = world.distribute(model, sgd(model), **options)
-    for step in range(STEPS):
-        x, y = world.batch(*samples(step, dtype=torch.float32))
-        optimizer.zero_grad()
-        loss_of(model, x, y).backward()
-        optimizer.step()
-    return model, optimizer
+    return train_in(world, torch.float32, **options)
 
 
 @case(ddp=False, rounding=torch.float16)
@@ -902,36 +871,29 @@ def compression_of_large_bfloat16(world):
     model = nn.Linear(5, 3, dtype=torch.bfloat16)
     options = {} if world.one_process else {"compression": world.hvd.Compression.fp16}
     model, optimizer = world.distribute(model, sgd(model, lr=1e-7), **options)
-    for step in range(STEPS):
+
+    def loss(step):
         x, _ = samples(step, dtype=torch.bfloat16)
-        optimizer.zero_grad()
-        (model(world.batch(x)).sum(1).mean() * 1e5).backward()
-        optimizer.step()
-    return model, optimizer
+        return model(world.batch(x)).sum(1).mean() * 1e5
+
+    return train(world, model, optimizer, loss=loss)
 
 
 @case(ddp=False)
 def predivided(world):
-    model = network()
-    return train(world, *world.distribute(model, sgd(model), gradient_predivide_factor=3.0))
+    return train(world, *begin(world, gradient_predivide_factor=3.0))
 
 
 @case(ddp=False)
 def predivided_in_groups(world):
-    model = network()
-    options = {"gradient_predivide_factor": 3.0, "groups": 2}
-    return train(world, *world.distribute(model, sgd(model), **options))
+    return train(world, *begin(world, gradient_predivide_factor=3.0, groups=2))
 
 
 @case(ddp=False, rounding=torch.float16)
 def float16_gradients_that_add_up_beyond_its_range(world):
     p = nn.Parameter(torch.zeros(3, dtype=torch.float16))
-    model = nn.ParameterList([p])
-    model, optimizer = world.distribute(model, torch.optim.SGD([p], lr=1e-4))
-    optimizer.zero_grad()
-    (p * 40000.0).sum().backward()
-    optimizer.step()
-    return model, optimizer
+    model, optimizer = world.distribute(nn.ParameterList([p]), torch.optim.SGD([p], lr=1e-4))
+    return train(world, model, optimizer, 1, loss=lambda step: (p * 40000.0).sum())
 
 
 @case(ddp=False)
@@ -1042,21 +1004,16 @@ def lbfgs_restored_by_rank_0_alone(world):
 @case(ddp=False)
 def uneven_data_with_join(world):
     """Ranks that have joined count as zeros in the mean over all ranks."""
-    model = network()
-    model, optimizer = world.distribute(model, sgd(model))
-    for step in range(STEPS):
-        if not world.one_process and step >= 2 and world.rank > 0:
-            break
-        x, y = samples(step)
 
-        def loss(rank, step=step, x=x, y=y):
-            if step >= 2 and rank > 0:
-                return 0.0
-            return loss_of(model, x.chunk(world.size)[rank], y.chunk(world.size)[rank])
+    def loss(step):
+        x, y = (each.chunk(world.size) for each in samples(step))
+        present = range(1 if step >= 2 else world.size)
+        return world.mean(
+            lambda rank: loss_of(model, x[rank], y[rank]) if rank in present else 0.0
+        )
 
-        optimizer.zero_grad()
-        world.mean(loss).backward()
-        optimizer.step()
+    model, optimizer = begin(world)
+    train(world, model, optimizer, 2 if world.rank > 0 else STEPS, loss=loss)
     if not world.one_process:
         assert world.join() == 0
         world.hvd.broadcast_parameters(model.state_dict(), root_rank=0)
@@ -1156,19 +1113,10 @@ def gradient_of_alltoall(world):
 def contrastive_loss(world):
     """A loss of all ranks' features, as CLIP has it."""
 
-    def loss(x, y):
-        logits = x @ y.t()
-        return nn.functional.cross_entropy(logits, torch.arange(len(x)))
+    def loss(step):
+        out = model(world.batch(samples(step)[0]))
+        out = out if world.one_process else world.hvd.allgather(out)
+        return nn.functional.cross_entropy(out @ out.flip(1).t(), torch.arange(len(out)))
 
-    model = network(5, 8, 4)
-    model, optimizer = world.distribute(model, sgd(model))
-    for step in range(STEPS):
-        x, _ = samples(step)
-        optimizer.zero_grad()
-        if world.one_process:
-            out = model(world.batch(x))
-        else:
-            out = world.hvd.allgather(model(world.batch(x)))
-        loss(out, out.flip(1)).backward()
-        optimizer.step()
-    return model, optimizer
+    model, optimizer = begin(world, network(5, 8, 4))
+    return train(world, model, optimizer, loss=loss)
