@@ -43,7 +43,7 @@ def test_help_names_every_command_and_exit_status():
 @pytest.mark.parametrize("name", commands.COMMANDS)
 def test_every_command_has_help(hvd, name):
     module, _, attribute = commands.COMMANDS[name].place.partition(":")
-    done = hvd(name, "--help")
+    done = hvd(name, "-h")
     assert done.status == 0 and f"./hvd {name}" in done.out
     found = getattr(importlib.import_module(f"hvd.cli.{module}"), attribute)
     assert not inspect.isfunction(found) or found.__doc__

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 
-import typer
-
-from hvd.cli.common import SOURCES, EnvironmentArgument, SpecOption, chosen, flag, option, takes
+from hvd.cli.common import (
+    SOURCES,
+    EnvironmentArgument,
+    SpecOption,
+    chosen,
+    flag,
+    group,
+    option,
+    takes,
+)
 from hvd.core import lock, paths, process
 from hvd.core.run import Run
 from hvd.deliver import cache
@@ -16,12 +23,7 @@ from hvd.engines.pipeline import Options
 from hvd.host import machine
 from hvd.model import built, environment
 
-app = typer.Typer(
-    help="Push what was built to a signed binary cache, and install from one.",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = group("Push what was built to a signed binary cache, and install from one.")
 
 _Url = option(
     "--url URL|DIR",

@@ -10,17 +10,13 @@ import typer
 
 from hvd.ci import gitlab
 from hvd.ci import sites as site_ages
-from hvd.cli.common import SOURCES, option, takes
+from hvd.cli.common import SOURCES, group, option, takes
 from hvd.core import console, paths
 from hvd.engines.pipeline import Options
 from hvd.model import environment
 from hvd.model.versions import pinned
 
-app = typer.Typer(
-    help="Commands for pipelines; see docs/pipelines.md.",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-)
+app = group("Commands for pipelines; see docs/pipelines.md.")
 NameArgument = typer.Argument(environment.DEFAULT, metavar="ENV", help="Environment of the job.")
 CacheOption = option(
     "--cache URL|PATH",

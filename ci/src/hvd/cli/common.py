@@ -20,6 +20,11 @@ from hvd.model.versions import pinned
 from hvd.solve.location import Sources
 
 
+def group(help: str) -> typer.Typer:
+    """Define a command that has commands of its own."""
+    return typer.Typer(help=help, no_args_is_help=True, rich_markup_mode="rich")
+
+
 class EngineName(str, enum.Enum):
     """The engines; ``auto`` is Spack where there is one, or where it has built, else pip."""
 

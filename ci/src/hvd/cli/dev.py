@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import typer
-
 from hvd.cli import ci, docs, matrix, pipeline
+from hvd.cli.common import group
 
-app = typer.Typer(
-    name="dev",
-    help="What maintainers of this repository run.",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-)
+app = group("What maintainers of this repository run.")
 app.command(name="docs")(docs.docs)
 app.command(name="lock")(pipeline.lock)
 app.command(name="matrix")(matrix.matrix)

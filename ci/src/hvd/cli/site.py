@@ -10,7 +10,7 @@ from typing import Iterator, List, Tuple
 import rich.markup
 import typer
 
-from hvd.cli.common import option, takes
+from hvd.cli.common import group, option, takes
 from hvd.core import console, lock, paths
 from hvd.core.steps import Step
 from hvd.engines.pipeline import Options
@@ -22,12 +22,7 @@ from hvd.survey import check as checks
 from hvd.survey import new
 from hvd.survey.machine import Record
 
-app = typer.Typer(
-    help="Describe a machine, and compare it with its description.",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = group("Describe a machine, and compare it with its description.")
 NameArgument = typer.Argument(..., metavar="NAME", help="Name of the site.")
 
 

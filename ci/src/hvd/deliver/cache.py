@@ -77,12 +77,8 @@ def install(
     # a registry names what it has by its digest, which Spack verifies
     if not cache.url.startswith("oci"):
         with run.step("signatures and checksums") as task:
-            query = [
-                "python",
-                queries.CACHE,
-                cache.url,
-                "unsigned" if cache.unsigned else "signed",
-            ]
+            signatures = "unsigned" if cache.unsigned else "signed"
+            query = ["python", queries.CACHE, cache.url, signatures]
             output = spack.run(*words, *query, log=task.log, timeout=_TIMEOUT).output
             faults = json.loads(output.splitlines()[-1])
             if faults:

@@ -265,10 +265,6 @@ class PipSolution:
         return externals.by_package(self.found["distributions"])
 
     @property
-    def _python(self) -> str:
-        return self.found["python"]["executable"]
-
-    @property
     def _cmake(self) -> str:
         # a user's wrapper, as for Score-P
         return os.environ.get("HOROVOD_CMAKE") or shutil.which("cmake", path=self._path) or "cmake"
@@ -280,7 +276,8 @@ class PipSolution:
     @property
     def _first(self) -> List[pathlib.Path]:
         """The directories that come first on PATH."""
-        return [self.engine.venv / "bin", *framework.in_front(self._python, self.mpi)]
+        python = self.found["python"]["executable"]
+        return [self.engine.venv / "bin", *framework.in_front(python, self.mpi)]
 
 
 def _require_dependencies(horovod: Recipe, spec: Spec, found: Mapping[str, Any]) -> None:

@@ -7,13 +7,11 @@ or by an old one when only a patch has changed: "Couldn't find patch for package
 
 from __future__ import annotations
 
-import contextlib
-import os
 import pathlib
 import shutil
-import tempfile
 
 from hvd.core import paths, stamp
+from hvd.core.files import kept
 
 #: Those of Spack's own packages, by kind, which Spack takes long to make: in the directory of any
 #: state, or where they were before there were such.
@@ -26,18 +24,12 @@ def directory(pair: str) -> pathlib.Path:
     A new one begins with the newest indices of Spack's own packages.
     """
     place = paths.cache() / "spack" / pair / stamp.of(paths.PACKAGES)[:16]
-    if place.is_dir():
-        return place
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=place.parent) as scratch:
-        whole = pathlib.Path(scratch, "whole")
-        whole.mkdir()
+
+    def fill(whole: pathlib.Path) -> None:
         found = [file for pattern in _BUILTIN for file in place.parent.glob(pattern)]
         # the newest one comes last, with its time, by which Spack knows what it lacks
         for file in sorted(found, key=lambda each: each.stat().st_mtime):
             (whole / file.parent.name).mkdir(exist_ok=True)
             shutil.copy2(file, whole / file.parent.name / file.name)
-        # another process may have been faster
-        with contextlib.suppress(OSError):
-            os.rename(whole, place)
-    return place
+
+    return kept(place, fill)
