@@ -24,6 +24,15 @@ INCLUDES = (
     "third_party/HTTPRequest/include",
     "third_party/lbfgs/include",
 )
+#: Horovod's client of the rendezvous.
+STORE = (
+    "horovod/common/gloo/http_store.cc",
+    "horovod/common/logging.cc",
+    "horovod/common/common.cc",
+    "third_party/gloo/gloo/rendezvous/store.cc",
+)
+#: What collectives of Gloo need beside its transport.
+ALGORITHMS = ("algorithm", "allreduce", "allreduce_local", "context")
 #: A pattern of names to the headers of the standard that declare them.
 NAMES = {
     r"\bstd::(logic|runtime)_error\b|\bstd::invalid_argument\b": {"stdexcept"},
@@ -75,6 +84,14 @@ def configure_gloo(tree: pathlib.Path) -> None:
     text = re.sub(r"#cmakedefine01 (\w+TRANSPORT_TCP)\b", r"#define \1 1", text)
     text = re.sub(r"#cmakedefine01 (\w+)", r"#define \1 0", text)
     template.with_name("config.h").write_text(text)
+
+
+def gloo(tree: pathlib.Path, *names: str) -> List[pathlib.Path]:
+    """Configure Gloo, and return the sources of its TCP transport and of ``names``."""
+    configure_gloo(tree)
+    place = tree / "third_party/gloo/gloo"
+    names = ("transport/*", "transport/tcp/*", "common/linux", "common/logging", "types", *names)
+    return [source for name in names for source in place.glob(f"{name}.cc")]
 
 
 def missing_headers(path: pathlib.Path) -> Set[str]:

@@ -11,13 +11,13 @@ from typing import Optional
 import pytest
 
 from hvd.cli.testing import TIERS
-from hvd.core.errors import HvdError
 from hvd.fetch import source
 from hvd.model import recipe, specs
 from hvd.model.versions import pinned
 from hvd.solve import location
 from hvd.solve.location import Sources
 from hvd.solve.spack import Spack
+from tests import needs
 
 pytest_plugins = ["tests.failures", "tests.real_builds"]
 
@@ -126,10 +126,8 @@ def chosen_pairs(config) -> list:
 
 def locate_spack(pair: str, log: pathlib.Path) -> Spack:
     """The isolated Spack of a pair; skips where it cannot be fetched."""
-    try:
+    with needs.provided():
         return location.locate(Sources(pair=pair), log)
-    except HvdError as error:
-        pytest.skip(error.message)
 
 
 @pytest.fixture(scope="session")
@@ -140,10 +138,8 @@ def py_horovod():
 
 def sdist(horovod: recipe.Recipe, version: str) -> pathlib.Path:
     """The archive of a release of Horovod; skips where it cannot be fetched."""
-    try:
+    with needs.provided():
         return source.sdist(horovod, version)
-    except HvdError as error:
-        pytest.skip(error.message)
 
 
 @pytest.fixture(scope="session")

@@ -164,12 +164,6 @@ PROCESS_SETS = """
 import horovod.torch as hvd
 hvd.init(process_sets=[hvd.ProcessSet([0])])
 """
-STORE_SOURCES = (
-    "horovod/common/gloo/http_store.cc",
-    "horovod/common/logging.cc",
-    "horovod/common/common.cc",
-    "third_party/gloo/gloo/rendezvous/store.cc",
-)
 
 
 @pytest.mark.parametrize(
@@ -216,7 +210,7 @@ def test_an_address_is_asked_for_once(horovod_tree, tmp_path, version):
             pass
 
     tree = horovod_tree(version, "+gloo")
-    program = compiling.program(tree, tmp_path, STORE, *STORE_SOURCES)
+    program = compiling.program(tree, tmp_path, STORE, *compiling.STORE)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         run([program, server.server_port])

@@ -95,10 +95,6 @@ int main() {
 @pytest.mark.parametrize("version", ["0.24.0", "0.28.1"])
 def test_a_lock_is_waited_for_asleep(horovod_tree, tmp_path, version):
     tree = horovod_tree(version, "+gloo")
-    compiling.configure_gloo(tree)
-    gloo = tree / "third_party/gloo/gloo"
-    sources = [*gloo.glob("transport/*.cc"), *gloo.glob("transport/tcp/*.cc")]
-    sources += [gloo / "common/linux.cc", gloo / "common/logging.cc", gloo / "types.cc"]
-    program = compiling.program(tree, tmp_path, PROGRAM, *sources)
+    program = compiling.program(tree, tmp_path, PROGRAM, *compiling.gloo(tree))
     # each of the two threads does so every 10 ms without an event, and this one every 1 ms
     assert int(run([program], timeout=60)) < 1000

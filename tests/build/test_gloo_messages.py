@@ -266,25 +266,15 @@ int main() {
 """
 
 
-#: Sources of what the programs use.
-PARTS_OF_GLOO = (
-    *("algorithm", "allreduce", "allreduce_local", "context", "types"),
-    *("common/linux", "common/logging", "transport/*", "transport/tcp/*"),
-    *(f"rendezvous/{name}" for name in ("context", "hash_store", "prefix_store", "store")),
-)
-
-
 @pytest.fixture(scope="module")
 def horovod(horovod_tree):
-    tree = horovod_tree("0.28.1", "+gloo")
-    compiling.configure_gloo(tree)
-    return tree
+    return horovod_tree("0.28.1", "+gloo")
 
 
 @pytest.mark.parametrize("text", [MESSAGES, LOST, PARTS], ids=["messages", "lost", "parts"])
 def test_what_each_rank_gets(horovod, tmp_path, text):
-    gloo = horovod / "third_party/gloo/gloo"
-    sources = [source for part in PARTS_OF_GLOO for source in gloo.glob(f"{part}.cc")]
+    names = [f"rendezvous/{name}" for name in ("context", "hash_store", "prefix_store", "store")]
+    sources = compiling.gloo(horovod, *compiling.ALGORITHMS, *names)
     run([compiling.program(horovod, tmp_path, RANKS + text, *sources)], timeout=60)
 
 

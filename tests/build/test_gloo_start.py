@@ -66,12 +66,6 @@ int main(int, char** argv) {
   }
 }
 """
-SOURCES = (
-    "horovod/common/gloo/http_store.cc",
-    "horovod/common/logging.cc",
-    "horovod/common/common.cc",
-    "third_party/gloo/gloo/rendezvous/store.cc",
-)
 #: Run that program, with a key, and print what the server was asked, and the program's lines.
 ASKED = """
 import json, os, subprocess, sys
@@ -198,13 +192,8 @@ hvd.barrier()
 
 def test_each_rank_asks_the_server_once(unbuilt, horovod_tree, tmp_path):
     tree = horovod_tree("0.28.1", "+gloo")
-    compiling.configure_gloo(tree)
-    gloo = tree / "third_party/gloo/gloo"
-    names = ("algorithm", "allreduce", "allreduce_local", "context", "types")
-    sources = [*gloo.glob("transport/*.cc"), *gloo.glob("transport/tcp/*.cc")]
-    names = (*names, "common/linux", "common/logging")
-    sources += [gloo / f"{name}.cc" for name in names]
-    program = compiling.program(tree, tmp_path, RANKS, *SOURCES, *sources)
+    sources = [*compiling.STORE, *compiling.gloo(tree, *compiling.ALGORITHMS)]
+    program = compiling.program(tree, tmp_path, RANKS, *sources)
     asked, said = json.loads(unbuilt("0.28.1").run(ASKED, program, "5"))
     # an address of IPv4 and its number for each rank
     assert asked == [["POST", 5 * 24]] * 5

@@ -155,20 +155,17 @@ Available Tensor Operations:
 
 
 @pytest.mark.parametrize(
-    ("text", "output", "wrong"),
+    ("text", "wrong"),
     [
-        ("", CHECK_BUILD, []),
-        ("", CHECK_BUILD.replace("[X] Gloo", "[ ] Gloo"), ["without gloo"]),
-        ("~gloo", CHECK_BUILD, ["with gloo"]),
-        ("frameworks:=pytorch,keras", CHECK_BUILD, ["without tensorflow"]),
-        (f"{CUDA}", CHECK_BUILD, ["without nccl"]),
-        ("", CHECK_BUILD.replace("0.28.1", "0.28.0"), ["not as version 0.28.1"]),
-        # listed though its plugin cannot be loaded
-        ("", f"Extension horovod.torch has not been built: x\n{CHECK_BUILD}", ["without pytorch"]),
+        ("", []),
+        ("~gloo", ["with gloo"]),
+        ("frameworks:=pytorch,keras", ["without tensorflow"]),
+        (CUDA, ["without nccl"]),
     ],
 )
-def test_what_was_built_is_compared_with_what_was_asked_for(text, output, wrong):
-    assert package_of(text)._differences(output) == wrong
+def test_what_was_built_is_compared_with_what_was_asked_for(text, wrong):
+    """By variants; test_smoke_run.py has what else `horovodrun` may print."""
+    assert package_of(text)._differences(CHECK_BUILD) == wrong
 
 
 def test_what_is_built_is_read_from_a_program_that_does_not_flush(tmp_path, monkeypatch):
