@@ -51,10 +51,18 @@ def includes(tree: pathlib.Path) -> List[str]:
 def program(tree: pathlib.Path, folder: pathlib.Path, text: str, *sources: object) -> pathlib.Path:
     """Compile and link a program with sources of a tree; headers in ``folder`` come first."""
     (folder / "main.cc").write_text(text)
-    command = ["c++", "-std=c++17", "-w", f"-I{folder}", *includes(tree)]
-    command += [folder / "main.cc", *sources, "-o", folder / "main", "-pthread"]
-    run(command, cwd=tree)
-    return folder / "main"
+    return _compile(tree, folder, "main", folder / "main.cc", *sources)
+
+
+def library(tree: pathlib.Path, folder: pathlib.Path, *sources: object) -> pathlib.Path:
+    """Compile sources of a tree into one object, for several programs."""
+    return _compile(tree, folder, "library.o", "-r", *sources)
+
+
+def _compile(tree: pathlib.Path, folder: pathlib.Path, made: str, *words: object) -> pathlib.Path:
+    command = ["c++", "-std=c++17", "-w", f"-I{folder}", *includes(tree), *words]
+    run([*command, "-o", folder / made, "-pthread"], cwd=tree)
+    return folder / made
 
 
 def errors(tree: pathlib.Path, sources: Iterable[str], *options: str) -> Dict[str, str]:

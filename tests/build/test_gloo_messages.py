@@ -271,11 +271,16 @@ def horovod(horovod_tree):
     return horovod_tree("0.28.1", "+gloo")
 
 
-@pytest.mark.parametrize("text", [MESSAGES, LOST, PARTS], ids=["messages", "lost", "parts"])
-def test_what_each_rank_gets(horovod, tmp_path, text):
+@pytest.fixture(scope="module")
+def gloo(horovod, tmp_path_factory):
     names = [f"rendezvous/{name}" for name in ("context", "hash_store", "prefix_store", "store")]
     sources = compiling.gloo(horovod, *compiling.ALGORITHMS, *names)
-    run([compiling.program(horovod, tmp_path, RANKS + text, *sources)], timeout=60)
+    return compiling.library(horovod, tmp_path_factory.mktemp("gloo"), *sources)
+
+
+@pytest.mark.parametrize("text", [MESSAGES, LOST, PARTS], ids=["messages", "lost", "parts"])
+def test_what_each_rank_gets(horovod, gloo, tmp_path, text):
+    run([compiling.program(horovod, tmp_path, RANKS + text, gloo)], timeout=60)
 
 
 def test_float16_is_computed_in_float32(horovod, tmp_path):
