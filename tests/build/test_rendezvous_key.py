@@ -16,12 +16,6 @@ from tests.build.security import sources
 
 pytestmark = needs.programs("c++")
 
-SOURCES = (
-    "horovod/common/gloo/http_store.cc",
-    "horovod/common/logging.cc",
-    "horovod/common/common.cc",
-    "third_party/gloo/gloo/rendezvous/store.cc",
-)
 DIGEST = """
 #include "horovod/common/gloo/hmac_sha256.h"
 #include <iostream>
@@ -38,7 +32,9 @@ int main(int, char** argv) {
 @pytest.mark.parametrize("version", ["0.20.0", "0.22.1", "0.28.1"])
 def test_who_has_no_key_is_refused(secured, version, tmp_path):
     tree = secured(version)
-    program = compiling.program(tree, tmp_path, (sources.HERE / "store.cc").read_text(), *SOURCES)
+    program = compiling.program(
+        tree, tmp_path, (sources.HERE / "store.cc").read_text(), *compiling.STORE
+    )
     refused = [403, 403, 403]
     assert sources.outcome(sources.run(tree, "rendezvous.py", program)) == {
         "signed": [200, 200],
