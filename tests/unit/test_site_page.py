@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from hvd.cli import reference
+from hvd.cli import dev
 from hvd.core import paths
 from hvd.core.errors import HvdError
 from hvd.docs import pages, site_page
@@ -20,7 +20,7 @@ SITES = [name for name in site.names() if name != site.LOCAL]
 def test_what_is_made_is_up_to_date() -> None:
     site_page.write(check=True)
     pages.write_seeds(check=True)
-    reference.write(check=True)
+    dev.write_reference(check=True)
     assert sorted(path.stem for path in site_page.PAGES.glob("*.md")) == SITES
 
 

@@ -8,6 +8,7 @@ import pathlib
 from typing import Iterator, List, Tuple
 
 import rich.markup
+import rich.table
 import typer
 
 from hvd.cli.common import group, option, takes
@@ -69,7 +70,9 @@ def check(options: Options, name: str = NameArgument) -> None:
     machine = site.load(name)
     with _spack(options, f"{name}-check") as (spack, log):
         findings = checks.examine(machine, Record(callers(os.environ)), spack, log)
-    table = console.table("Fact", "State", "Declared", "Found")
+    table = rich.table.Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("Fact", "State", "Declared", "Found"):
+        table.add_column(title, overflow="fold")
     for each in findings:
         table.add_row(*map(rich.markup.escape, each))
     console.out.print(table)

@@ -11,7 +11,6 @@ from typing import Iterator, Optional
 import rich.console
 import rich.live
 import rich.markup
-import rich.table
 import rich.text
 
 from hvd.core.errors import HvdError
@@ -56,14 +55,6 @@ def heading(name: str) -> None:
     """The name of a stage."""
     if not _quiet:
         out.print(f"[bold]{rich.markup.escape(name)}[/bold]")
-
-
-def table(*titles: str) -> rich.table.Table:
-    """Return an empty table with these columns."""
-    made = rich.table.Table(box=None, pad_edge=False, header_style="bold")
-    for title in titles:
-        made.add_column(rich.markup.escape(title), overflow="fold")
-    return made
 
 
 def error(problem: HvdError) -> None:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any
 
 import jinja2
 
 from hvd.core import paths
 
 
-def environment(**options: Any) -> jinja2.Environment:
+def environment() -> jinja2.Environment:
     """Return a Jinja environment: templates are named from ``ci/src/hvd``, a missing value raises.
 
     Its filter ``quote`` makes a word of shell.
-
-    Args:
-        options: more of Jinja's own, such as ``autoescape=True`` for HTML.
     """
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(paths.SOURCE / "hvd"),
@@ -24,7 +20,6 @@ def environment(**options: Any) -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        **options,
     )
     made.filters["quote"] = shlex.quote
     return made
