@@ -1,11 +1,14 @@
 """The package repository loads in each of the ways people use, with every chosen pair."""
 
+import json
 import sys
 
+import archspec.cpu
 import pytest
 import yaml
 
 from hvd.core import paths
+from hvd.model import recipe
 from tests.checkout import commit, git, run
 from tests.spack.conftest import variables
 
@@ -98,6 +101,26 @@ def test_style_is_that_of_builtin(spack):
     settings += paths.PACKAGES.glob("*/package.py")
     for words in (["check"], ["format", "--check"]):
         run([*ruff, *words, *settings])
+
+
+#: Prints what Spack takes as processors and GPUs.
+VALUES = """
+import json
+import spack.vendor.archspec.cpu as cpu
+from spack_repo.builtin.build_systems import cuda, rocm
+values = cuda.CudaPackage.cuda_arch_values, rocm.ROCmPackage.amdgpu_targets
+print(json.dumps([*values, [*cpu.TARGETS]]))
+"""
+
+
+def test_processors_and_gpus_are_known_without_spack(spack, located, tmp_path):
+    """To ``./hvd spec``; the packages of Spack 1.1 lack some."""
+    (tmp_path / "values.py").write_text(VALUES)
+    output = spack.run("python", tmp_path / "values.py", log=tmp_path / "log").output
+    *found, targets = map(set, json.loads(output.splitlines()[-1]))
+    known = [set(recipe.VALUES[name]) for name in ("cuda_arch", "amdgpu_target")]
+    assert all(map(set.issubset, found, known)) and targets <= archspec.cpu.TARGETS.keys()
+    assert located.pair.spack.version == "1.1" or found == known
 
 
 #: Tries to install a recipe without a source, and prints what that says.

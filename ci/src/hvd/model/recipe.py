@@ -18,6 +18,8 @@ import sys
 import types
 from typing import Any, Callable, Collection, Dict, Iterator, List, Mapping, Optional, Set, Tuple
 
+import archspec.cpu
+
 from hvd.core.errors import HvdError, nearest
 from hvd.core.paths import PACKAGES, shorten
 from hvd.model import specs
@@ -33,6 +35,21 @@ _OTHER_KEYS = frozenset(
 _ARCHITECTURE = ("os", "target")
 #: How Spack spells a flag that is given as a value.
 _FLAG_VALUES = frozenset({"true", "false", "True", "False"})
+#: The values that CudaPackage and ROCmPackage of Spack's supported packages have together.
+VALUES = {
+    "cuda_arch": """
+        10 11 12 13 20 21 30 32 35 37 50 52 53 60 61 62 70 72 75 80 86 87 89 90 90a
+        100 100a 100f 101 101a 101f 103 103a 103f 110 110a 110f 120 120a 120f 121 121a 121f
+    """.split(),
+    "amdgpu_target": """
+        gfx701 gfx801 gfx802 gfx803 gfx900 gfx900:xnack- gfx902 gfx904 gfx906 gfx906:xnack-
+        gfx908 gfx908:xnack- gfx909 gfx90a gfx90a:xnack- gfx90a:xnack+ gfx90c
+        gfx940 gfx941 gfx942 gfx950 gfx1010 gfx1011 gfx1012 gfx1013
+        gfx1030 gfx1031 gfx1032 gfx1033 gfx1034 gfx1035 gfx1036
+        gfx1100 gfx1101 gfx1102 gfx1103 gfx1150 gfx1151 gfx1152 gfx1153
+        gfx1200 gfx1201 gfx1250 gfx1251
+    """.split(),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,6 +243,9 @@ class Recipe:
         """Refuse an unknown variant or value, and a variant whose condition is not met."""
         known = self._definitions(name)
         if not known:
+            if name == "target" and not isinstance(value, bool):
+                ends = {end for each in value for end in each.split(":") if end}
+                _check_values(spec, name, ends, archspec.cpu.TARGETS)
             if name in _OTHER_KEYS:
                 return
             names = {each.arguments[0] for each in self.named("variant")}
@@ -242,9 +262,8 @@ class Recipe:
         if not is_flag and isinstance(value, bool):
             raise HvdError(f"{spec.name}: {name} needs a value", f"use {name}=<value>")
         choices = known[0].keywords.get("values", ())
-        unknown = sorted(value - set(choices)) if choices and not is_flag else []
-        if unknown:
-            raise HvdError(f"{spec.name} has no {name}={unknown[0]}", nearest(unknown[0], choices))
+        if choices and not is_flag:
+            _check_values(spec, name, value, choices)
 
     def _definitions(self, variant: str) -> List[Directive]:
         return [each for each in self.named("variant") if each.arguments[0] == variant]
@@ -276,6 +295,13 @@ def load(name: str, packages: pathlib.Path = PACKAGES) -> Recipe:
     if not path.is_file():
         raise HvdError(f"{shorten(path)}: no such recipe", "the pip engine builds py-horovod only")
     return Recipe(name, directory, *_execute(path))
+
+
+def _check_values(spec: Spec, name: str, values: Set[str], choices: Collection[str]) -> None:
+    """Refuse the first of ``values`` that is not one of ``choices``."""
+    unknown = sorted(values.difference(choices))
+    if unknown:
+        raise HvdError(f"{spec.name} has no {name}={unknown[0]}", nearest(unknown[0], choices))
 
 
 # Stand-ins for Spack's Package API
@@ -331,9 +357,7 @@ class _Base:
     """Stands in for Spack's package classes."""
 
     #: Those with a letter; what the recipe says of the others comes from the packages it names.
-    cuda_arch_values = tuple(
-        f"{capability}{letter}" for capability in (90, 100, 103, 110, 120, 121) for letter in "af"
-    )
+    cuda_arch_values = tuple(value for value in VALUES["cuda_arch"] if not value.isdigit())
     amdgpu_targets: Tuple[str, ...] = ()
 
     def __init_subclass__(cls, **_) -> None:
@@ -371,7 +395,8 @@ def _execute(path: pathlib.Path) -> Tuple[Tuple[Directive, ...], types.ModuleTyp
     for mixin, variable in (("cuda", "cuda_arch"), ("rocm", "amdgpu_target")):
         # what CudaPackage and ROCmPackage declare
         recorder.directive("variant")(mixin, default=False)
-        recorder.directive("variant")(variable, default="none", when=f"+{mixin}")
+        values = ("none", *VALUES[variable])
+        recorder.directive("variant")(variable, default="none", values=values, when=f"+{mixin}")
     hidden = {name: sys.modules.get(name) for name in _stand_ins(recorder)}
     sys.modules.update(_stand_ins(recorder))
     try:
