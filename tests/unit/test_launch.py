@@ -116,6 +116,9 @@ perlmutter-hvd --torch --nodes 2 --batch
 perlmutter-hvd --ask --account m1_g --queue debug --ranks-per-node 2
     srun -A m1_g -C gpu -q debug -N 1 -c 32 --ntasks-per-node=2 --gpus-per-node=2
     --gpu-bind=none --cpu-bind=cores
+frontier-hvd --ask --account a --nodes 2
+    srun -A a -p batch -N 2 --ntasks-per-node=8 --network=disable_rdzv_get -c 7 --gpus-per-task=1
+    --gpu-bind=closest
 taurus-ml-hvd --via srun --ask --nodes 2 --ranks-per-node 1 --env NCCL_DEBUG='a b'
     NCCL_DEBUG='a b' srun -p ml -N 2 -c 7 --ntasks-per-node=1 --gres=gpu:1 --mem-per-cpu=1443
 # nodes
@@ -177,7 +180,7 @@ NEEDS_ACCOUNT = "a job on perlmutter has to name an account: --account NAME"
 @pytest.mark.parametrize(
     ("options", "text", "is_said"),
     [
-        ("perlmutter-hvd", "export NCCL_NET='AWS Libfabric'", True),
+        ("perlmutter-hvd", "\n  export NCCL_NET='AWS Libfabric'\n", True),
         ("perlmutter-hvd", "--allocate", True),
         ("taurus-ml-hvd", "export", False),  # -x has it
         ("capella-hvd", "export SRUN_CPUS_PER_TASK=14", True),  # srun takes none from the job
@@ -188,6 +191,8 @@ NEEDS_ACCOUNT = "a job on perlmutter has to name an account: --account NAME"
         ),
         ("perlmutter-hvd --batch --account=m_g", NEEDS_ACCOUNT, False),
         ("alpha-hvd --batch", "account", False),
+        ("alpha-hvd --batch", "has not been built here: ./hvd build alpha-hvd", True),
+        ("alpha-hvd --batch --setup :", "has not been built here", False),
     ],
 )
 def test_what_is_said_beside_a_line(options, text, is_said, launched) -> None:
@@ -240,9 +245,9 @@ IMPOSSIBLE = [
     ("summit-hvd --aisles 1 -- x", "--aisles"),
     ("summit-hvd --nodes 19 --racks 1 -- x", "19 nodes"),
     ("summit-ddl-hvd --via ddlrun --nodes 3 --racks 2 -- x", "3 nodes"),
-    ("alpha-hvd --partition alhpa -- x", "did you mean 'alpha'?"),
+    ("alpha-hvd --partition alhpa -- x", "use one of alpha"),
     # values
-    ("summit-hvd --time 0:10 -- x", "--time: '0:10'"),
+    ("summit-hvd --time 0:10 -- x", "use H:MM:SS, for example 0:10:00"),
     ("summit-hvd --account 'a b' -- x", "--account: 'a b'"),
     ("summit-hvd --job-name 'a\nb' -- x", "--job-name"),
     ("perlmutter-hvd --batch --queue 'q;x' -- x", "--queue: 'q;x' has a ';'"),

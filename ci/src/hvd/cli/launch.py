@@ -13,6 +13,7 @@ from hvd.cli.common import SiteArgument, option
 from hvd.core import console
 from hvd.core.errors import HvdError
 from hvd.launch import batch, hosts, methods, request, start
+from hvd.model import built
 
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 _printed = functools.partial(option, rich_help_panel="Output", default=False)
@@ -54,11 +55,16 @@ def launch(
     elif whole_script:
         text = batch.script(asked)
         console.aside(f"to submit it, write it to a file: {asked.scheduler.submit} FILE")
+        there = any(built.file(name, engine).is_file() for engine in built.ENGINES)
+        if not (there or asked.image or asked.setup):
+            console.aside(f"{name} has not been built here: ./hvd build {name}")
     else:
         text = (batch.srun_allocate(asked) if ask else methods.quoted(asked)) + "\n"
         needed = {**methods.variables(asked), **asked.fabric}
         if needed and "forwarded" not in asked.settings.values:
-            console.aside("it needs: " + "; ".join(batch.exports(needed)))
+            console.aside("set first:")
+            for line in batch.exports(needed):
+                console.aside(line)
         if asked.job is None and asked.site.scheduler != "none" and not ask:
             console.aside("run this inside a job; --allocate prints how to get one")
     if (allocate or whole_script or ask) and asked.partition.account.needed and not asked.account:

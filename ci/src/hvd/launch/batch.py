@@ -55,6 +55,9 @@ def srun_allocate(request: Request) -> str:
         )
     bind = request.partition.slurm.cpu_bind
     more = [*_options(request), *([f"--cpu-bind={bind}"] if bind else [])]
+    # what srun gets in a batch script too
+    line = f" {' '.join(methods.words(request, script=True))} "
+    more = [each for each in more if f" {each} " not in line]
     return methods.quoted(request, script=True, options=" ".join(more).split())
 
 

@@ -106,7 +106,7 @@ def make(environment: str, *, partition: str = "", **given: Any) -> Request:
     site, launchers = sites.of(environment), sites.launchers()
     name = partition or site.environments[environment].partition
     if name not in site.partitions:
-        hint = nearest(name, site.partitions)
+        hint = f"use one of {', '.join(site.partitions)}"
         raise HvdError(f"--partition: {site.name} has no '{name}'", hint)
     found = Request(site, environment, site.partitions[name], **given)
     method = found.method or site.launcher
@@ -151,7 +151,7 @@ def _problems(request: Request) -> Iterator[Tuple[str, str]]:
     site, kind, method, via = request.site, request.partition, request.settings, request.method
     if request.time and not re.fullmatch(r"\d+:[0-5]\d:[0-5]\d", request.time):
         reason = f"--time: '{request.time}' is not hours, minutes and seconds"
-        yield reason, "write ten minutes as 0:10:00, on every machine"
+        yield reason, "use H:MM:SS, for example 0:10:00"
     taken = {
         *(*method.values, "method", "torch", "variables"),
         *(["hosts"] if HOSTS & method.values else []),
