@@ -59,6 +59,18 @@ def test_mpi_is_installed_where_there_is_none() -> None:
         framework.requirements(["mxnet"], MPI)
 
 
+def test_where_pip_fails_the_index_is_named(tmp_path, monkeypatch) -> None:
+    """And nothing counts as made."""
+    # makes a virtual environment, a copy of itself, and no more
+    venv = '[ "$2" = venv ] && mkdir -p "$3/bin" && cp "$0" "$3/bin/python"'
+    python = script(tmp_path / "python", venv)
+    monkeypatch.setattr(framework, "interpreter", lambda frameworks: str(python))
+    monkeypatch.setattr(framework, "place", lambda frameworks: tmp_path / "v" / "bin" / "python")
+    with pytest.raises(HvdError) as raised:
+        framework.create(["pytorch"], tmp_path / "log", MPI)
+    assert "pip config list" in raised.value.remedy and not (tmp_path / "v" / "stamp").exists()
+
+
 def test_the_interpreter_suits_every_framework(monkeypatch: pytest.MonkeyPatch) -> None:
     versions = {"tool": "3.14.0", "python3.12": "3.12.1"}
     monkeypatch.setattr(framework.sys, "executable", "tool")

@@ -58,6 +58,7 @@ def _build_site() -> None:
     # a warning, such as a link that leads nowhere, is an error
     words = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-E", "-q"]
     shutil.rmtree(target, ignore_errors=True)
+    console.note("Sphinx builds the site: half a minute")
     process.run([*words, "-c", paths.ROOT / "docs", paths.ROOT, target], log=log, timeout=600)
     console.note(paths.shorten(target / "index.html"))
 

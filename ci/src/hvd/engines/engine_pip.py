@@ -147,7 +147,7 @@ class PipSolution:
         stamp.clear(self.engine.directory)
         with run.step("sources and patches") as task:
             tree = self.prepare(task.log)
-            task.say(", ".join(patch.name for patch in patches))
+            task.say(f"{len(patches)} patches")
         with run.step(self.title) as task:
             self.pip_install(tree, task.log)
         stamp.clear(tree)

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from hvd.core import paths, process, stamp
-from hvd.core.errors import HvdError
+from hvd.core.errors import CommandFailed, HvdError
 from hvd.core.run import Run
 from hvd.host import externals, machine, mpi
 from hvd.host.mpi import Mpi
@@ -107,7 +107,11 @@ def venv(
     else:
         process.run([python, "-m", "venv", directory], log=log, timeout=_TIMEOUT)
     pip = [directory / "bin" / "python", "-m", "pip", "install", "--progress-bar=off"]
-    process.run([*pip, *wanted], log=log, env=process.clean_environment(), timeout=_TIMEOUT)
+    try:
+        process.run([*pip, *wanted], log=log, env=process.clean_environment(), timeout=_TIMEOUT)
+    except CommandFailed as error:
+        error.remedy = "is a Python index reachable? see: python3 -m pip config list"
+        raise
     stamp.put(done, digest)
     return False
 
