@@ -5,6 +5,7 @@ import inspect
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -45,6 +46,8 @@ def test_every_command_has_help(hvd, name):
     module, _, attribute = commands.COMMANDS[name].place.partition(":")
     done = hvd(name, "-h")
     assert done.status == 0 and f"./hvd {name}" in done.out
+    # that of --help is Click's
+    assert done.out.count("<bool>") == 1 and "[[" not in done.out
     found = getattr(importlib.import_module(f"hvd.cli.{module}"), attribute)
     assert not inspect.isfunction(found) or found.__doc__
 
@@ -109,6 +112,9 @@ def test_environments_are_listed(hvd, monkeypatch, tmp_path):
     done = hvd("list")
     names = [line.split()[0] for line in done.out.splitlines()]
     assert "good-hvd" in names and "bad-hvd" not in names and done.status == 1
+    (line,) = (line for line in done.out.splitlines() if line.startswith("polaris-hvd"))
+    assert re.fullmatch(r"polaris-hvd +ALCF polaris +py-horovod@[^;]*", line)
+    assert re.search("^summit-hvd +OLCF summit, retired +py-horovod@", done.out, re.MULTILINE)
     assert "bad-hvd/spack.yaml: byte 0 is not UTF-8" in done.err
     monkeypatch.setenv("HVD_SITES", str(tmp_path / "gone"))
     assert "HVD_SITES" in hvd("list").err
@@ -276,6 +282,16 @@ def test_without_ensurepip_the_interpreters_own_pip_installs(checkout):
     shutil.rmtree(checkout / ".hvd")
     assert start(checkout, "list").stdout == done.stdout
     assert not (checkout / ".hvd").exists()
+
+
+def test_what_pip_leaves_out_is_no_part_of_its_error(checkout):
+    """Of the last lines that pip prints, those about another Python say nothing."""
+    lines = ["absent; python_version < '3'", f"absent==1 --hash=sha256:{'0' * 64}"]
+    (checkout / "ci" / "requirements.txt").write_text("\n".join(lines))
+    done = start(checkout, "list", PIP_NO_INDEX="1")
+    assert done.returncode == cli.USAGE and "is a Python index reachable?" in done.stderr
+    log = (checkout / ".hvd" / "logs" / "venv.log").read_text()
+    assert "Ignoring absent" in log and "Ignoring" not in done.stderr
 
 
 def test_a_checkout_with_a_colon_in_its_path_is_refused(checkout):

@@ -30,7 +30,7 @@ def kinds() -> Dict[str, List[pathlib.Path]]:
 
 def clean(
     names: Optional[List[str]] = typer.Argument(
-        None, metavar="[KIND]...", help="logs, builds, frameworks, matrix, cache."
+        None, metavar="KIND", help="logs, builds, frameworks, matrix, cache."
     ),
     every: bool = flag("--all", "All kinds but cache, which other checkouts share."),
 ) -> None:

@@ -37,7 +37,7 @@ def option(usage: str, help: str, default: Any = "", **more: Any) -> Any:
     """Define an option, whose ``usage`` is such as ``--output -o FILE``; ``more`` is Typer's."""
     words = usage.split()
     names = [word for word in words if word.startswith("-")]
-    metavar = " ".join(words[len(names) :]) or None
+    metavar = " ".join(words[len(names) :]) or ("" if default is False else None)
     shown = bool(default)
     return typer.Option(default, *names, metavar=metavar, help=help, show_default=shown, **more)
 
@@ -70,7 +70,7 @@ JsonOption = flag("--json", "Print the result as JSON; progress goes to standard
 SpecOption = _build(
     "--spec SPEC", "Build this py-horovod instead of the environment's, in a derived environment."
 )
-JobsOption = _build("--jobs -j", "Parallel compile jobs. \\[default: number of cores]", 0, min=0)
+JobsOption = _build("--jobs -j N", "Parallel compile jobs. \\[default: number of cores]", 0, min=0)
 
 #: The options that :func:`takes` adds, by parameter: type and definition.
 _OPTIONS: Dict[str, Tuple[type, Any]] = {
@@ -83,7 +83,7 @@ _OPTIONS: Dict[str, Tuple[type, Any]] = {
             "Use this Python's frameworks (3.6 or later) instead of the pinned ones.",
         ),
     ),
-    "fresh": (bool, _build("--fresh", "Concretize and build again.", False)),
+    "fresh": (bool, _build("--fresh", "Do again what earlier runs have done.", False)),
     "spack": (
         str,
         _source(

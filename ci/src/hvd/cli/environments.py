@@ -7,27 +7,39 @@ from typing import List
 
 import typer
 
+from hvd.cli.common import flag
 from hvd.core import console
 from hvd.core.errors import HvdError
 from hvd.core.run import StageFailed
-from hvd.model import environment, recipe, specs
+from hvd.model import environment, recipe, site, specs
 
 
-def list_environments(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) -> None:
+def list_environments(as_json: bool = flag("--json", "Print JSON.")) -> None:
     """List the environments."""
-    found, problems = {}, []
+    found, machines, problems = {}, {}, []
     for name in environment.names():
         try:
-            found[name] = environment.load(name).specs
+            each = environment.load(name)
+            machines[name] = _machine(each.site)
+            found[name] = each.specs
         except HvdError as error:
             problems.append(error)
     if as_json:
         print(json.dumps(found, indent=1))
     for name in [] if as_json else found:
-        print(f"{name:<24}{'; '.join(found[name])}")
+        print(f"{name:<22}{machines[name]:<36}{found[name][0]}")
     for error in problems:
         console.error(error)
     raise typer.Exit(1 if problems else 0)
+
+
+def _machine(name: str) -> str:
+    """The centre and the machine of the site called ``name``; empty for this machine."""
+    if not name:
+        return "this machine"
+    found = site.load(name)
+    retired = ", retired" if found.status.state == "retired" else ""
+    return f"{found.center} {found.name}{retired}"
 
 
 def check_spec(

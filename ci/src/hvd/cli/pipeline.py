@@ -53,7 +53,7 @@ def concretize(
     options: Options,
     names: List[str] = typer.Argument(
         [environment.DEFAULT],
-        metavar="[ENV]...",
+        metavar="ENV",
         help="Environments below environments/; see ./hvd list.",
     ),
     every: bool = flag("--all", "All environments, several at a time, with Spack."),
@@ -80,7 +80,7 @@ def concretize(
 def lock(
     options: Options,
     names: Optional[List[str]] = typer.Argument(
-        None, metavar="[ENV]...", help="Site environments. \\[default: all]"
+        None, metavar="ENV", help="Site environments. \\[default: all]"
     ),
     check: bool = flag("--check", "Fail if the solution changed; write nothing."),
 ) -> None:
