@@ -29,7 +29,7 @@ mkdir "$scratch/files"
 cd "$scratch/tree"
 today=$(date +%F)
 sed -i "s/^## Unreleased\$/## $version ($today)/" CHANGELOG.md
-sed -i "s/^version: .*/version: $version/; s/^date-released: .*/date-released: \"$today\"/" CITATION.cff
+sed -i "/^date-released: /d; s/^version: .*/version: $version\ndate-released: \"$today\"/" CITATION.cff
 sed -i "s/^version = \".*\"/version = \"$version\"/" ci/pyproject.toml
 git commit --quiet --all --message "ci: release $version"
 release=$(git rev-parse HEAD)

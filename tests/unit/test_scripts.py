@@ -79,7 +79,8 @@ def test_a_release_is_a_commit_a_tag_and_files(clone, tmp_path):
     release(clone, "0.2.0")
     text = changelog.read_text()
     assert text.index("## 0.2.0") < text.index("Better.") < text.index("## 0.1.0")
-    assert yaml.safe_load((clone / "CITATION.cff").read_text())["version"] == "0.2.0"
+    cited = yaml.safe_load((clone / "CITATION.cff").read_text())
+    assert cited["version"] == "0.2.0" and cited["date-released"] in text
     assert 'version = "0.2.0"' in (clone / "ci" / "pyproject.toml").read_text()
 
 
