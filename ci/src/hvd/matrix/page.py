@@ -54,25 +54,28 @@ def page(matrix: Matrix, found: Mapping[str, Result]) -> str:
                 if name in found[cell.id].versions
             }
             spans = [_span(getattr(cell, other) for cell in passed) for other in others]
-            yield [value, ", ".join(sorted(used)), *spans, state(group)]
+            pip, spack = (
+                [c for c in group if (c.engine == "pip") == own] for own in (True, False)
+            )
+            yield [value, ", ".join(sorted(used)), *spans, state(pip), state(spack)]
 
     dates = sorted(found[cell.id].date for cell in tried)
     span = f"; tried {dates[0]} to {dates[-1]}" if dates else ""
     lines = [f"{plural(len(matrix.cells), 'cell')}: {state(matrix.cells)}{span}.", ""]
-    header = ["Framework", "Versions", "Python", "MPI", "Engine", "Cells"]
-    made = rows("framework", current, "python", "mpi", "engine")
+    header = ["Framework", "Versions", "Python", "MPI", "pip", "Spack"]
+    made = rows("framework", current, "python", "mpi")
     lines += [f"### Horovod {newest} by framework", "", *table(header, made)]
-    header = ["MPI", "Versions", "Frameworks", "Engine", "Cells"]
-    made = rows("mpi", current, "framework", "engine")
+    header = ["MPI", "Versions", "Frameworks", "pip", "Spack"]
+    made = rows("mpi", current, "framework")
     lines += [f"### Horovod {newest} by MPI", "", *table(header, made)]
-    header = ["Horovod", "Versions", "Frameworks", "Python", "Engine", "Cells"]
-    made = rows("horovod", older, "framework", "python", "engine")
+    header = ["Horovod", "Versions", "Frameworks", "Python", "pip", "Spack"]
+    made = rows("horovod", older, "framework", "python")
     lines += ["### Older releases", "", *table(header, made)]
     others: List[List[str]] = []
     for axis in ("controllers", "operations", "cmake", "compiler", "target", "engine"):
         unusual = [c for c in matrix.cells if getattr(c, axis) != getattr(Cell, axis)]
         others += rows(axis, unusual, "framework")
-    header = ["Value", "Versions", "Frameworks", "Cells"]
+    header = ["Value", "Versions", "Frameworks", "pip", "Spack"]
     lines += ["### Other controllers, operations, CMakes, compilers, processors, engines", ""]
     lines += table(header, others)
     failed = [cell for cell in tried if found[cell.id].result == "failed"]
