@@ -120,7 +120,7 @@ def page() -> str:
     """Return the page with the results that environments keep, behind its own introduction."""
     rehearsed = kept_results()
     results = [each for each in rehearsed if len(each.steps) > 1]
-    steps = [step.name for step in results[0].steps] if results else []
+    steps = [s.name[:1].upper() + s.name[1:] for s in results[0].steps] if results else []
     rows = []
     for each in results:
         stacks = {"+cuda": "CUDA", "+rocm": "ROCm"}
