@@ -58,6 +58,8 @@ def test_a_page_leads_from_a_login_node_to_two_ranks(name) -> None:
     text = (site_page.PAGES / f"{environment.load(name).site}.md").read_text()
     block = text.partition(f"## `{name}`")[2].partition("```console")[2].partition("```")[0]
     assert f"$ ./hvd build {name}" in block.splitlines()
+    # whose activation loads the modules of the site too
+    assert "spack env activate" not in block
     assert "./hvd launch" in block and "--nodes 2 --ranks-per-node 1" in block
     assert (paths.ROOT / "packages/py_horovod/test/allreduce.py").is_file()
 
