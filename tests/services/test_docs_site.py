@@ -8,6 +8,7 @@ import http.server
 import importlib
 import os
 import pathlib
+import re
 import shutil
 import sys
 import threading
@@ -21,7 +22,7 @@ from tests.checkout import run
 
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="Sphinx needs Python 3.11")
 #: Of a phone to a wide screen.
-WIDTHS = (360, 390, 768, 1440, 1920)
+WIDTHS = (360, 390, 768, 1024, 1366, 1440, 1920)
 #: Chooses every combination, and returns the line and the reason that the page shows for each.
 CHOOSE_ALL = """() => {
   const form = document.getElementById("selector");
@@ -237,3 +238,31 @@ def test_long_tables_can_be_filtered(page):
     rows = page.locator("article input + .table-wrapper").first.locator("tbody tr:visible")
     assert 0 < rows.count() < 5
     assert all("zero-grad" in each for each in rows.all_inner_texts())
+
+
+def test_tables_are_sorted_by_the_column_that_is_clicked(page):
+    """By amounts with their units, or as versions; rows that belong together stay."""
+
+    def column(table, head, place):
+        table.get_by_role("columnheader", name=head, exact=True).click()
+        return table.locator(f"tbody td:nth-child({place})").all_inner_texts()
+
+    page.goto("/docs/performance.html")
+    builds = page.locator("#builds table")
+    seconds = {"ms": 1e-3, "s": 1, "min": 60}
+    found = [
+        sum(float(number) * seconds[unit] for number, unit in re.findall(r"([\d.]+) (\w+)", text))
+        for text in column(builds, "Median", 3)
+    ]
+    assert found == sorted(found)
+    ratios = [*map(float, column(builds, "Ratio to plain pip", 5))]
+    assert ratios == sorted(ratios)
+    page.keyboard.press("Enter")
+    assert builds.locator("th[aria-sort=descending]").inner_text() == "Ratio to plain pip"
+    page.goto("/docs/support-matrix.html")
+    pythons = column(page.locator("#horovod-0-28-1-by-framework table"), "Python", 3)
+    lows = [
+        [int(part) for part in text.split()[0].strip(",").split(".")] for text in pythons if text
+    ]
+    assert lows == sorted(lows)
+    assert not page.locator("#overview th[tabindex]").count()
