@@ -18,7 +18,7 @@ from hvd.solve import kept, site_check
 from tests.rehearsal.steps import FAILED, PASSED, StepResult
 
 PAGE = paths.ROOT / "docs" / "rehearsals.md"
-#: The Python packages that were built by themselves, and the series of Python.
+#: The packages that were built by themselves, with the series of Python or from where.
 ALONE = pathlib.Path(__file__).with_name("built_alone.json")
 #: The line of the page behind which all is made.
 MADE = "<!-- made by ./hvd test tests/unit/test_rehearse.py --write-results -->\n"
