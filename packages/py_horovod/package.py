@@ -666,7 +666,7 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/torch/mpi_ops_v2.cc#L46
     patch("patches/torch-names.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/torch/compression.py#L49
-    patch("patches/torch-compression.patch", when="@0.28.1")
+    patch("patches/compression.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/torch/functions.py#L223
     patch("patches/object-names.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/ops/mpi_operations.cc#L420
