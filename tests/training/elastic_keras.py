@@ -1,58 +1,111 @@
-"""A worker of an elastic job with Keras, of which one is lost in an epoch."""
+"""A worker of an elastic job with Keras, of which one is lost; trains by fit() or by a tape.
 
+Usage: elastic_keras.py MOMENT, with before, after, commit, end or tape.
+"""
+
+import json
 import os
 import pathlib
 import signal
 import sys
 
+import horovod.tensorflow
 import horovod.tensorflow.keras as hvd
 import keras
 import numpy as np
+import tensorflow as tf
 
+MOMENT = sys.argv[1]
 STEPS, EPOCHS = 8, 3
 hvd.init()
-keras.utils.set_random_seed(1)
-model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
-model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.01, momentum=0.9)), "mse")
-state = hvd.elastic.KerasState(model, batch=0, epoch=0)
+model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, kernel_initializer="zeros")])
+optimizer = keras.optimizers.SGD(0.01, momentum=0.9)
+
+
+def lose(moment, batch):
+    """End the second worker by a signal, once."""
+    first = not pathlib.Path("lost").exists()
+    if first and moment == MOMENT and state.epoch == 1 and batch == 3 and hvd.rank() == 1:
+        pathlib.Path("lost").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+kinds = horovod.tensorflow.elastic.TensorFlowKerasState, hvd.elastic.KerasState
+
+
+class State(kinds[MOMENT != "tape"]):
+    def save(self):
+        # of a batch that has ended
+        lose("commit", self.batch - 1)
+        super().save()
 
 
 class Lose(keras.callbacks.Callback):
-    """End a worker by a signal, once, before a batch or after one."""
-
-    def __init__(self, moment):
-        super().__init__()
-        self.moment = moment
-
     def on_train_batch_begin(self, batch, logs=None):
-        self.lose("before", batch)
+        lose("before", batch)
 
     def on_train_batch_end(self, batch, logs=None):
-        self.lose("after", batch)
+        lose("after", batch)
 
-    def lose(self, moment, batch):
-        if moment == self.moment and state.epoch == 1 and batch == 3 and hvd.rank() == 1:
-            pathlib.Path("lost").touch()
-            os.kill(os.getpid(), signal.SIGKILL)
+    def on_epoch_end(self, epoch, logs=None):
+        lose("end", 3)
 
 
-@hvd.elastic.run
-def train(state):
-    place = f"epoch {state.epoch}, batch {state.batch}, step {int(model.optimizer.iterations)}"
-    print(f"rank {hvd.rank()} of {hvd.size()} at {place}\n", end="", flush=True)
+def place():
+    return f"epoch {state.epoch}, batch {state.batch}, step {int(optimizer.iterations)}"
+
+
+def samples():
     random = np.random.RandomState(hvd.rank())
-    x, y = random.randn(4 * STEPS, 3), random.randn(4 * STEPS, 2)
+    return random.randn(4 * STEPS, 3), random.randn(4 * STEPS, 2)
+
+
+def fit():
+    x, y = samples()
     callbacks = [
+        Lose(),
+        hvd.callbacks.MetricAverageCallback(),
         hvd.elastic.CommitStateCallback(state),
         hvd.elastic.UpdateBatchStateCallback(state),
         hvd.elastic.UpdateEpochStateCallback(state),
     ]
-    if not pathlib.Path("lost").exists():
-        callbacks.append(Lose(sys.argv[1]))
     options = {"batch_size": 4, "epochs": EPOCHS - state.epoch, "verbose": 0}
-    model.fit(x, y, callbacks=callbacks, **options)
+    model.fit(x, y, callbacks=callbacks, shuffle=False, **options)
 
 
+def loop():
+    @tf.function
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(model(x) - y))
+        tape = horovod.tensorflow.DistributedGradientTape(tape)
+        weights = model.trainable_variables
+        optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights))
+
+    x, y = (each.astype("float32") for each in samples())
+    while state.epoch < EPOCHS:
+        while state.batch < STEPS:
+            rows = slice(4 * state.batch, 4 * state.batch + 4)
+            lose("tape", state.batch)
+            step(x[rows], y[rows])
+            state.batch += 1
+            state.commit()
+        state.batch = 0
+        state.epoch += 1
+
+
+@hvd.elastic.run
+def train(state):
+    print(f"rank {hvd.rank()} of {hvd.size()} at {place()}\n", end="", flush=True)
+    (loop if MOMENT == "tape" else fit)()
+
+
+if MOMENT != "tape":
+    # after: in groups
+    hvd.DistributedOptimizer(optimizer, groups=2 if MOMENT == "after" else None)
+model.compile(optimizer, "mse")
+state = State(model, batch=0, epoch=0)
 train(state)
-place = f"epoch {state.epoch}, batch {state.batch}, step {int(model.optimizer.iterations)}"
-print(f"rank {hvd.rank()} ended at {place}\n", end="", flush=True)
+print(f"rank {hvd.rank()} ended at {place()}\n", end="", flush=True)
+weights = json.dumps([each.tolist() for each in model.get_weights()])
+print(f"with {weights}\n", end="", flush=True)
