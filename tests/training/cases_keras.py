@@ -4,6 +4,7 @@ Each case is a function of a `worlds_keras.World` that trains and returns the mo
 name.  `CASES` has all of them by name.
 """
 
+import contextlib
 import copy
 import inspect
 import pathlib
@@ -14,6 +15,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from keras import layers, optimizers
+from ml_dtypes import finfo
 from world import SAMPLES, STEPS
 
 CASES = {}
@@ -49,7 +51,7 @@ def run(world, case):
 
 def rounding(world, case):
     """How far 1 is from the next number of the coarsest type that a case computes with."""
-    return float(np.finfo(CASES[case].rounding).eps)
+    return float(finfo(CASES[case].rounding).eps)
 
 
 def reference(world, case, order):
@@ -84,7 +86,7 @@ def sgd(**options):
 def fit(world, model, optimizer, steps=STEPS, first=0, wrap=True, compile=(), **options):
     """Train by model.fit(), a step a batch."""
     distributed = world.distribute(optimizer) if wrap else optimizer
-    model.compile(distributed, "mse", **dict(compile))
+    model.compile(distributed, **{"loss": "mse", **dict(compile)})
     x, y, size = world.batches([samples(step) for step in range(first, first + steps)])
     world.share(model)
     settings = {"batch_size": size, "shuffle": False, "verbose": 0, **options}
@@ -177,10 +179,12 @@ def mean_squared(model, x, y):
     return tf.reduce_mean(keras.losses.mean_squared_error(y, model(x)))
 
 
-def by_tape(world, decorate, **options):
+def by_tape(world, decorate, groups=None):
+    """Groups are a number, or a function of the model."""
     model, optimizer = network(), sgd()
     model.compile(optimizer, "mse")
     optimizer.build(model.trainable_variables)
+    options = {"groups": groups(model) if callable(groups) else groups}
 
     @decorate
     def step(x, y):
@@ -210,6 +214,17 @@ def tape_with_groups(world):
 @case
 def tape_with_more_groups_than_gradients(world):
     return by_tape(world, tf.function, groups=9)
+
+
+@case
+def tape_with_groups_by_variables(world):
+    """Of which two have the same name."""
+
+    def groups(model):
+        first, last = model.layers
+        return [[first.kernel, last.kernel], [last.bias]]
+
+    return by_tape(world, tf.function, groups=groups)
 
 
 @case
@@ -283,6 +298,43 @@ def schedule_by_callback(world):
 
 
 @case
+def schedule_by_horovods_callback(world):
+    """As Keras's own callback, in fit()."""
+    if world.one_process:
+        callback = keras.callbacks.LearningRateScheduler(lambda epoch: 0.1 * 0.5**epoch)
+    else:
+        kind = world.hvd.callbacks.LearningRateScheduleCallback
+        callback = kind(0.1, 0.5, momentum_correction=False)
+    return fit(world, network(), sgd(), callbacks=[callback], epochs=3)
+
+
+@case
+def warmup_by_horovods_callback(world):
+    """The rate rises from that of one rank, and what momentum has gathered rises with it."""
+
+    class Warmup(keras.callbacks.Callback):
+        epoch = 0
+
+        def on_epoch_begin(self, epoch, logs=None):
+            self.epoch = epoch
+
+        def on_train_batch_begin(self, batch, logs=None):
+            done = self.epoch + (batch + 1) / STEPS
+            if self.epoch < 2:
+                rate = 0.1 / world.size * (1 + done * (world.size - 1) / 2)
+                optimizer = self.model.optimizer
+                for each in getattr(optimizer, "momentums", ()):
+                    each.assign(each * rate / optimizer.learning_rate)
+                optimizer.learning_rate = rate
+
+    if world.one_process:
+        callback = Warmup()
+    else:
+        callback = world.hvd.callbacks.LearningRateWarmupCallback(0.1, warmup_epochs=2)
+    return fit(world, network(), sgd(), callbacks=[callback], epochs=3)
+
+
+@case
 def accumulation_by_keras(world):
     return fit(world, network(), sgd(gradient_accumulation_steps=2))
 
@@ -320,6 +372,45 @@ def groups_by_variables(world):
 def predivided(world):
     optimizer = world.distribute(sgd(), gradient_predivide_factor=2.0)
     return fit(world, network(), optimizer, wrap=False)
+
+
+def compressed(world, name):
+    keras.config.set_dtype_policy("float32")
+    keras.config.set_floatx("float32")
+    options = {} if world.one_process else {"compression": getattr(world.hvd.Compression, name)}
+    return fit(world, network(), world.distribute(sgd(), **options), wrap=False)
+
+
+@case(rounding="float16")
+def compression_to_float16(world):
+    return compressed(world, "fp16")
+
+
+@case(rounding="bfloat16")
+def compression_to_bfloat16(world):
+    return compressed(world, "bf16")
+
+
+@case
+def process_set(world):
+    """The last rank trains nothing; the others have the whole batch."""
+    members = max(1, world.size - 1)
+    model, optimizer = network(), sgd()
+    if not world.one_process:
+        chosen = world.process_set(range(members))
+        optimizer = world.distribute(optimizer, process_set=chosen)
+    model.compile(optimizer, "mse")
+    optimizer.build(model.trainable_variables)
+    world.share(model)
+    for step in range(STEPS if world.rank < members else 0):
+        x, y = samples(step)
+        if not world.one_process:
+            x, y = (np.array_split(each, members)[world.rank] for each in (x, y))
+        model.train_on_batch(x, y)
+    if not world.one_process:
+        world.tensorflow.broadcast_variables(model.weights, root_rank=0)
+        world.tensorflow.broadcast_variables(optimizer.variables, root_rank=0)
+    return model
 
 
 @case
@@ -385,6 +476,13 @@ def batch_normalization(world):
     return normalized(world)
 
 
+@case(rounding="float16")
+def batch_normalization_in_mixed_precision(world):
+    keras.config.set_dtype_policy("mixed_float16")
+    keras.config.set_floatx("float32")
+    return normalized(world)
+
+
 @case
 def batch_normalization_far_from_zero(world):
     return normalized(world, far=1000.0)
@@ -401,6 +499,41 @@ def batch_normalization_of_uneven_batches(world):
         x = x[:5] if world.rank == 0 else np.array_split(x[5:], world.size - 1)[world.rank - 1]
     layer(x, training=True)
     return {"mean": layer.moving_mean.numpy(), "variance": layer.moving_variance.numpy()}
+
+
+def unevenly_normalized(world, first):
+    """Gradients as well, of the sum of all samples' losses; rank 0 has so many of the samples."""
+    kind, options = layers.BatchNormalization, {}
+    if not world.one_process:
+        kind, options = (world.tensorflow.SyncBatchNormalization, {"op": world.tensorflow.Sum})
+    stack = [kind(), layers.Dense(8, activation="tanh"), kind(), layers.Dense(3)]
+    model, optimizer = keras.Sequential([keras.Input((5,)), *stack]), sgd()
+    model.compile(optimizer, "mse")
+    optimizer.build(model.trainable_variables)
+    world.share(model)
+    for number in range(STEPS):
+        x, y = samples(number)
+        if world.one_process:
+            x, y = world.batch(x, y)
+        else:
+            ends = np.linspace(first, SAMPLES, world.size).astype(int)
+            part = slice([0, *ends][world.rank], ends[world.rank])
+            x, y = x[part], y[part]
+        with world.tape(tf.GradientTape(), **options) as tape:
+            losses = keras.losses.mean_squared_error(y, model(x, training=True))
+            loss = tf.reduce_sum(losses) / SAMPLES
+        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+    return model
+
+
+@case
+def batch_normalization_trained_with_uneven_batches(world):
+    return unevenly_normalized(world, 5)
+
+
+@case
+def batch_normalization_where_a_rank_has_no_samples(world):
+    return unevenly_normalized(world, 0)
 
 
 # Mixed precision
@@ -447,22 +580,110 @@ def wrapped_after_steps(world):
     return fit(world, model, optimizer, first=2)
 
 
-@case
-def resumed(world):
-    """One rank's file on all ranks."""
-    model = fit(world, network(), optimizers.Adam(0.05), steps=2)
+@contextlib.contextmanager
+def file_of_rank_0(world, name, save):
+    """The path of what rank 0 saves, until all ranks have read it."""
     with tempfile.TemporaryDirectory() as folder:
-        file = pathlib.Path(folder, "model.keras")
-        model.save(file)
-        if world.one_process:
-            model = keras.models.load_model(file)
-        else:
-            model = world.hvd.load_model(str(file))
+        if not world.one_process:
+            folder = world.tensorflow.broadcast_object(folder, root_rank=0)
+        file = pathlib.Path(folder, name)
+        if world.rank == 0:
+            save(file)
+        if not world.one_process:
+            world.tensorflow.allgather_object("saved")
+        yield file
+        if not world.one_process:
+            world.tensorflow.allgather_object("read")
+
+
+def trained_on(world, model):
+    """Train the rest of the steps, after two, with the optimizer that the model has."""
     optimizer = model.optimizer
     x, y, size = world.batches([samples(step) for step in (2, 3)])
     model.fit(x, y, batch_size=size, shuffle=False, verbose=0)
     assert model.optimizer is optimizer
     return model
+
+
+def resumed_from(world, name):
+    # Keras cannot read "mse" from HDF5
+    loss = {"loss": keras.losses.MeanSquaredError()}
+    model = fit(world, network(), optimizers.Adam(0.05), steps=2, compile=loss)
+    with file_of_rank_0(world, name, model.save) as file:
+        load = keras.models.load_model if world.one_process else world.hvd.load_model
+        return trained_on(world, load(str(file)))
+
+
+@case
+def resumed(world):
+    """One rank's file on all ranks."""
+    return resumed_from(world, "model.keras")
+
+
+@case
+def resumed_from_hdf5(world):
+    """From which Keras reads the optimizer's count of steps, but no slots."""
+    if not world.one_process:
+        return resumed_from(world, "model.h5")
+    # Keras cannot train the Sequential that it reads
+    model = fit(world, network(), optimizers.Adam(0.05), steps=2)
+    for each in model.optimizer.variables[2:]:
+        each.assign(keras.ops.zeros_like(each))
+    return trained_on(world, model)
+
+
+@case
+def resumed_from_a_checkpoint(world):
+    """One of TensorFlow's, with the optimizer wrapped before and after it is restored."""
+    first = fit(world, network(), optimizers.Adam(0.05), steps=2)
+    checkpoint = tf.train.Checkpoint(model=first, optimizer=first.optimizer)
+    with file_of_rank_0(world, "checkpoint", lambda file: checkpoint.write(str(file))) as file:
+        for wrapped_before in (True, False):
+            model, optimizer = network(), optimizers.Adam(0.05)
+            if wrapped_before:
+                optimizer = world.distribute(optimizer)
+            optimizer.build(model.trainable_variables)
+            restored = tf.train.Checkpoint(model=model, optimizer=optimizer).read(str(file))
+            restored.assert_existing_objects_matched()
+            if not wrapped_before:
+                optimizer = world.distribute(optimizer)
+            model.compile(optimizer, "mse")
+            trained_on(world, model)
+            if wrapped_before:
+                before = snapshot(model)
+    found = snapshot(model)
+    assert all(np.array_equal(found[name], value) for name, value in before.items())
+    return model
+
+
+@case
+def exported(world):
+    """A SavedModel, which has no optimizer."""
+    model = fit(world, network(), optimizers.Adam(0.05))
+    x, _ = samples(0)
+    with file_of_rank_0(
+        world, "model", lambda file: model.export(str(file), verbose=False)
+    ) as file:
+        loaded = tf.saved_model.load(str(file))
+        return {"served": loaded.serve(x).numpy()}
+
+
+@case
+def copies_of_a_model(world):
+    """Their optimizer is not distributed, as with keras.models.load_model, until it is wrapped."""
+    model = fit(world, network(), optimizers.Adam(0.05), steps=2)
+    for make in (copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))):
+        model = make(model)
+        assert not hasattr(model.optimizer, "_horovod")
+        world.distribute(model.optimizer)
+    plain = keras.models.clone_model(model)
+    plain.set_weights(model.get_weights())
+    plain.compile_from_config(model.get_compile_config())
+    assert not hasattr(plain.optimizer, "_horovod")
+    for variable, value in zip(plain.optimizer.variables, model.optimizer.variables):
+        variable.assign(value)
+    world.distribute(plain.optimizer)
+    return trained_on(world, plain)
 
 
 @case
@@ -488,6 +709,22 @@ def resumed_by_rank_0_alone(world):
         world.tensorflow.broadcast_variables(model.optimizer.variables, root_rank=0)
     model.train_on_batch(*world.batch(x, y))
     return model
+
+
+@case
+def optimizer_of_rank_0_by_callback(world):
+    """In fit(), from a rank whose layers have other names; weights are the same everywhere."""
+    if not world.one_process and world.rank == 1:
+        layers.Dense(2).build((None, 5))
+    model, optimizer = network(), optimizers.Adam(0.05)
+    optimizer.build(model.trainable_variables)
+    if world.rank == 0:
+        for each in optimizer.variables[2:]:
+            each.assign(keras.ops.ones_like(each))
+    callbacks = []
+    if not world.one_process:
+        callbacks = [world.hvd.callbacks.BroadcastGlobalVariablesCallback(0)]
+    return fit(world, model, optimizer, callbacks=callbacks)
 
 
 @case
