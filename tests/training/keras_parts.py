@@ -1,6 +1,7 @@
 """What ranks do with TensorFlow's operations, each a function that returns what is wrong."""
 
 import unittest.mock
+import warnings
 
 import keras
 import numpy as np
@@ -57,10 +58,7 @@ def operations(hvd):
             lambda x: sum(hvd.grouped_reducescatter([x, x], op=hvd.Sum)),
             lambda ys, r, n: 2 * np.concatenate(ys),
         ),
-        "alltoall": (
-            hvd.alltoall,
-            lambda ys, r, n: np.concatenate([mine(y, r, n) for y in ys]),
-        ),
+        "alltoall": (hvd.alltoall, lambda ys, r, n: np.concatenate([mine(y, r, n) for y in ys])),
     }
 
 
@@ -235,6 +233,99 @@ def different_numbers_of_variables(world):
     except ValueError as error:
         return str(error)
     return ""
+
+
+def min_after_join(world):
+    """What rank 0 is told, while the others have joined; once before, so that it is cached."""
+    hvd = world.tensorflow
+    x, told = tf.constant([5.0]), ""
+    hvd.allreduce(x, op=hvd.Min, name="cached minimum")
+    if world.rank == 0:
+        try:
+            hvd.allreduce(x, op=hvd.Min, name="cached minimum")
+        except tf.errors.OpError as error:
+            told = error.message
+    hvd.join()
+    return hvd.broadcast_object(told, root_rank=0)
+
+
+def refused_exchanges(world):
+    """Of a number; of splits that leave a row, on all ranks and on one; of negative splits."""
+    size, told = world.size, []
+    ones, row = tf.ones([size], tf.int32), tf.one_hot(0, size, dtype=tf.int32)
+    of_one = tf.ones([size + (world.rank == 0)])
+    exchanges = [(tf.constant(1.0), None), (tf.ones([size + 1]), ones), (of_one, ones)]
+    for tensor, splits in [*exchanges, (tf.ones([size - 2]), ones - 2 * row)]:
+        try:
+            world.tensorflow.alltoall(tensor, splits)
+        except (tf.errors.OpError, ValueError) as error:
+            told.append(str(error))
+    return told
+
+
+def compression_of_large_bfloat16(world):
+    """1e5 is out of float16's range."""
+    hvd = world.tensorflow
+    x = tf.constant([1e5], tf.bfloat16)
+    return float(hvd.allreduce(x, compression=hvd.Compression.fp16)[0])
+
+
+def sum_of_sums(world):
+    """A tape's gradients, in an optimizer that would sum them again."""
+    optimizer = world.distribute(keras.optimizers.SGD(0.1), op=world.hvd.Sum)
+    variable = keras.Variable(2.0)
+    optimizer.build([variable])
+    with world.tape(tf.GradientTape()) as tape:
+        loss = variable.value**2
+    try:
+        optimizer.apply([tape.gradient(loss, variable)], [variable])
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def local_optimizers(world):
+    """How often fit() warns of an optimizer: local, distributed, and with a train_step."""
+
+    class Own(keras.Sequential):
+        def train_step(self, data):
+            return {"loss": tf.constant(0.0)}
+
+    found = []
+    plain = keras.optimizers.SGD(0.1)
+    distributed = world.distribute(keras.optimizers.SGD(0.1))
+    for kind, optimizer in [
+        (keras.Sequential, plain),
+        (keras.Sequential, distributed),
+        (Own, plain),
+    ]:
+        model = kind([keras.Input((3,)), keras.layers.Dense(2)])
+        model.compile(optimizer, "mse")
+        optimizer.build(model.trainable_variables)
+        callback = world.hvd.callbacks.BroadcastGlobalVariablesCallback(0)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            model.fit(np.ones((2, 3)), np.ones((2, 2)), callbacks=[callback], verbose=0)
+        found.append(sum("is not distributed" in str(each.message) for each in told))
+    return found
+
+
+def errors_of_elastic_functions(world):
+    """What hvd.elastic.run() makes of an error of a group of Horovod's, and of another one."""
+    from horovod.tensorflow import elastic
+
+    def fail(state, text):
+        raise tf.errors.UnknownError(None, None, text)
+
+    found = []
+    with unittest.mock.patch.object(elastic, "run_fn", lambda function, reset: function):
+        train = elastic.run(fail)
+    for text in ("{{node HorovodGroupedAllreduce}} shut down", "the disk is full"):
+        try:
+            train(None, text)
+        except Exception as error:
+            found.append(type(error).__name__)
+    return found
 
 
 def synchronized_state(world):

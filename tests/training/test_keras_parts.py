@@ -64,6 +64,39 @@ def test_adasum_forks_no_process(keras_ranks):
             assert "non-power of 2" in found
 
 
+def test_a_minimum_while_ranks_have_joined_is_refused(keras_ranks):
+    for told in keras_ranks.values("keras_parts.min_after_join"):
+        assert "Allreduce with Min, Max or Product is not supported with Join" in told
+
+
+def test_exchanges_that_are_refused(keras_ranks):
+    """alltoall-splits.patch"""
+    words = ["at least one dimension", "plits", "plits", "must not be negative"]
+    for told in keras_ranks.values("keras_parts.refused_exchanges"):
+        assert len(told) == len(words)
+        assert all(word in each for word, each in zip(words, told)), told
+
+
+def test_compression_leaves_bfloat16(keras_ranks):
+    for found in keras_ranks.values("keras_parts.compression_of_large_bfloat16"):
+        assert found == pytest.approx(1e5, rel=0.01)
+
+
+def test_sums_of_a_tape_are_not_summed_again(keras_ranks):
+    for told in keras_ranks.values("keras_parts.sum_of_sums"):
+        assert "would sum them again: use one of them" in told
+
+
+def test_fit_warns_of_an_optimizer_that_is_not_distributed(keras_ranks):
+    assert keras_ranks.values("keras_parts.local_optimizers") == [[1, 0, 0]] * keras_ranks.size
+
+
+def test_elastic_functions_raise_what_is_not_horovods(keras_ranks):
+    wanted = ["HorovodInternalError", "UnknownError"]
+    found = keras_ranks.values("keras_parts.errors_of_elastic_functions")
+    assert found == [wanted] * keras_ranks.size
+
+
 @pytest.mark.parametrize(
     ("part", "words"),
     [
