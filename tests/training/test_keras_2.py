@@ -20,7 +20,7 @@ RIGHT = {
     "passes": 4,
     "passes of a graph": 1,
     "tape and optimizer": 1,
-    "saved": 3,
+    "saved": 4,
     "normalized": 3,
     "momentum": 2,
     "wrapped after steps": 2,
