@@ -126,9 +126,9 @@ def from_rank_0(name, save):
     return file
 
 
-def saved(name, kind=keras.optimizers.SGD):
+def saved(name, **options):
     """By Keras and wrapped, and by Horovod; a step before the last."""
-    file = from_rank_0(name, unfinished(kind).save)
+    file = from_rank_0(name, unfinished(**options).save)
     plain, distributed = keras.models.load_model(file), hvd.load_model(file)
     hvd.DistributedOptimizer(plain.optimizer)
     return [trained(each, epochs=1) for each in (plain, distributed)]
@@ -140,11 +140,11 @@ def from_a_folder():
     return keras.models.load_model(file), hvd.load_model(file)
 
 
-def unfinished(kind=keras.optimizers.SGD):
+def unfinished(kind=keras.optimizers.SGD, wrap=hvd.DistributedOptimizer, data=mine):
     """A model that has been trained but for the last step."""
     model = network()
-    model.compile(hvd.DistributedOptimizer(kind(0.1, momentum=0.9)), "mse")
-    return trained(model, epochs=STEPS - 1)
+    model.compile(wrap(kind(0.1, momentum=0.9)), "mse")
+    return trained(model, data=data, epochs=STEPS - 1)
 
 
 def from_a_checkpoint():
@@ -264,7 +264,9 @@ own.build((None, 4))
 show("train_step", same(fit(own, sgd())))
 for name in ("model.keras", "model.h5"):
     show("saved", same(*saved(name)))
-show("saved", same(*saved("legacy.h5", keras.optimizers.legacy.SGD)))
+    # without Horovod
+    show("saved", same(*saved(name, wrap=lambda optimizer: optimizer, data=whole)))
+show("saved", same(*saved("legacy.h5", kind=keras.optimizers.legacy.SGD)))
 show("saved", same(*from_a_folder()))
 show("checkpoint", same(from_a_checkpoint()))
 show("copies", same(*copies()))

@@ -20,7 +20,7 @@ RIGHT = {
     "passes": 4,
     "passes of a graph": 1,
     "tape and optimizer": 1,
-    "saved": 4,
+    "saved": 6,
     "normalized": 3,
     "momentum": 2,
     "wrapped after steps": 2,
