@@ -34,3 +34,24 @@ class World:
 
     def close(self):
         pass
+
+
+class OfAnySize:
+    """One process for a number of ranks: notes whether a case has asked for that."""
+
+    asked = False
+
+    @property
+    def size(self):
+        self.asked = True
+        return self._size
+
+    @size.setter
+    def size(self, size):
+        self._size = size
+
+
+def asked_for_size(world):
+    """Whether anything has since the last call."""
+    asked, world.asked = world.asked, False
+    return asked

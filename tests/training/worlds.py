@@ -47,7 +47,7 @@ class World(world.World):
         yield
 
 
-class OneProcess(World):
+class OneProcess(world.OfAnySize, World):
     """One process over the whole batch.
 
     Args:

@@ -46,7 +46,7 @@ class World(world.World):
         """Let all ranks begin with rank 0's weights."""
 
 
-class OneProcess(World):
+class OneProcess(world.OfAnySize, World):
     """One process over the whole batch.
 
     Args:
