@@ -59,16 +59,42 @@ def test_mpi_is_installed_where_there_is_none() -> None:
         framework.requirements(["mxnet"], MPI)
 
 
-def test_where_pip_fails_the_index_is_named(tmp_path, monkeypatch) -> None:
+#: Makes a virtual environment, with a copy of itself.
+VENV = '[ "$2" = venv ] && mkdir -p "$3/bin" && cp "$0" "$3/bin/python"'
+
+
+@pytest.fixture
+def created(tmp_path, monkeypatch):
+    """A function that makes PyTorch's virtual environment with a stand-in for Python."""
+
+    def create(body: str, **options) -> pathlib.Path:
+        python = script(tmp_path / "python", body)
+        monkeypatch.setattr(framework, "interpreter", lambda frameworks: str(python))
+        executable = tmp_path / "v" / "bin" / "python"
+        monkeypatch.setattr(framework, "place", lambda frameworks: executable)
+        framework.create(["pytorch"], tmp_path / "log", MPI, **options)
+        return tmp_path / "v" / "stamp"
+
+    return create
+
+
+def test_where_pip_fails_the_index_is_named(created, tmp_path) -> None:
     """And nothing counts as made."""
-    # makes a virtual environment, a copy of itself, and no more
-    venv = '[ "$2" = venv ] && mkdir -p "$3/bin" && cp "$0" "$3/bin/python"'
-    python = script(tmp_path / "python", venv)
-    monkeypatch.setattr(framework, "interpreter", lambda frameworks: str(python))
-    monkeypatch.setattr(framework, "place", lambda frameworks: tmp_path / "v" / "bin" / "python")
     with pytest.raises(HvdError) as raised:
-        framework.create(["pytorch"], tmp_path / "log", MPI)
+        created(VENV)
     assert "pip config list" in raised.value.remedy and not (tmp_path / "v" / "stamp").exists()
+
+
+def test_frameworks_for_cuda_are_refused_before_pip_takes_gigabytes(created, tmp_path) -> None:
+    """Unless Horovod is to be built for it."""
+    told = (
+        f'{VENV}; case "$*" in *--dry-run*) echo "Would install torch-2.13.0 nvidia-nccl-1";; esac'
+    )
+    with pytest.raises(HvdError, match="gigabytes") as raised:
+        created(told)
+    assert "PIP_EXTRA_INDEX_URL" in raised.value.remedy
+    assert not (tmp_path / "v" / "stamp").exists()
+    assert created(told, cuda=True).exists()
 
 
 def test_the_interpreter_suits_every_framework(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,10 @@ _CMAKE_MINIMUM = Version("3.13")
 _SYSTEM = tuple(map(pathlib.Path, ("/bin", "/usr/bin", "/usr/local/bin")))
 #: Seconds for pip; PyTorch with CUDA is gigabytes on some indexes.
 _TIMEOUT = 3600
+_CPU_WHEELS = (
+    "set PIP_EXTRA_INDEX_URL to the index that https://pytorch.org/get-started/locally/ names for "
+    "CPU; or build for your GPU: --spec 'py-horovod+cuda cuda_arch=80'"
+)
 
 
 def requirements(frameworks: Iterable[str], system_mpi: Optional[Mpi]) -> List[str]:
@@ -72,9 +76,12 @@ def interpreter(frameworks: Iterable[str]) -> str:
 
 
 def create(
-    frameworks: Iterable[str], log: pathlib.Path, system_mpi: Optional[Mpi]
+    frameworks: Iterable[str], log: pathlib.Path, system_mpi: Optional[Mpi], cuda: bool = False
 ) -> Tuple[str, bool]:
     """Make the virtual environment of ``frameworks`` unless it exists.
+
+    Args:
+        cuda: whether they may be for CUDA, which Horovod must be, too, then.
 
     Returns:
         The path of its interpreter, and True if it existed.
@@ -83,7 +90,7 @@ def create(
     wanted = requirements(frameworks, system_mpi)
     python = interpreter(frameworks)
     executable = place(frameworks)
-    return str(executable), venv(executable.parents[1], python, wanted, log)
+    return str(executable), venv(executable.parents[1], python, wanted, log, cuda=cuda)
 
 
 def venv(
@@ -92,11 +99,13 @@ def venv(
     wanted: Sequence[str],
     log: pathlib.Path,
     found: Optional[Mapping[str, Any]] = None,
+    cuda: bool = True,
 ) -> bool:
     """Make a virtual environment with ``wanted`` unless it exists; return True if it does.
 
     Args:
         found: what ``python`` has, if all of it is to be there, too; see `venv_over`.
+        cuda: whether NVIDIA's distributions are taken, which are gigabytes.
     """
     done, digest = directory / "stamp", stamp.of(list(wanted), python, found or version(python))
     if stamp.matches(done, digest):
@@ -107,8 +116,15 @@ def venv(
     else:
         process.run([python, "-m", "venv", directory], log=log, timeout=_TIMEOUT)
     pip = [directory / "bin" / "python", "-m", "pip", "install", "--progress-bar=off"]
+    environment = process.clean_environment()
+    if not cuda:
+        asked = [*pip, "--dry-run", *wanted]
+        # pip before 22.2 cannot tell
+        told = process.run(asked, log=log, env=environment, timeout=_TIMEOUT, check=False).output
+        if re.search(r"^Would install .* nvidia-", told, re.MULTILINE):
+            raise HvdError("pip would install frameworks for CUDA, gigabytes of them", _CPU_WHEELS)
     try:
-        process.run([*pip, *wanted], log=log, env=process.clean_environment(), timeout=_TIMEOUT)
+        process.run([*pip, *wanted], log=log, env=environment, timeout=_TIMEOUT)
     except CommandFailed as error:
         error.remedy = "is a Python index reachable? see: python3 -m pip config list"
         raise
@@ -128,7 +144,8 @@ def provide(run: Run, environment: Environment, python: str) -> Dict[str, Any]:
     if not python:
         frameworks = environment.frameworks
         with run.step(f"frameworks ({', '.join(sorted(frameworks))})") as task:
-            python, cached = create(frameworks, task.log, mpi.find())
+            cuda = environment.root.variants.get("cuda") is True
+            python, cached = create(frameworks, task.log, mpi.find(), cuda)
             if cached:
                 task.cached()
     with run.step("externals of this machine") as task:
