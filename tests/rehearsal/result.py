@@ -184,7 +184,7 @@ def _reason(package: str, rehearsed: Set[str]) -> str:
         return "no rehearsal since 2026-11-27"
     if package.startswith("py-"):
         return "no Python of the site's series is here"
-    return "its source is not on the Python index"
+    return "its source is not on the Python index, nor with its checksum in Debian"
 
 
 def _table(titles: List[str], rows: Iterable[Iterable[str]]) -> List[str]:
