@@ -156,6 +156,16 @@ def test_a_build(fake, subject, fresh, source, fails, statuses):
     assert steps[-1][1] != "failed" or failure.status == 12
 
 
+def test_what_a_killed_run_has_unpacked_in_part_is_not_taken_for_the_whole(fake, subject):
+    engine = SpackEngine(subject, fake.spack)
+    _, solution = concretize(engine)
+    fake.let(sources=[SOURCE])
+    for name in ("py-horovod-0.28.1-abc", "other-1.0-abc"):
+        (fake.spack.stages / f"spack-stage-{name}" / "spack-src").mkdir(parents=True)
+    stage(engine, "build", solution.build)
+    assert [each.name for each in fake.spack.stages.iterdir()] == ["spack-stage-other-1.0-abc"]
+
+
 def record(engine):
     """The record of a build and its parts, or how it failed."""
     _, solution = concretize(engine)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import shutil
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from hvd.core import paths, stamp
@@ -156,6 +157,10 @@ class SpackSolution:
                 spack.run("-e", directory, *arguments, log=task.log, check=False)
         with run.step("sources") as task:
             wanted = spack.fetch_sources(directory, task.log, task.say)
+            for each in wanted:
+                # Spack would take what a killed run has unpacked in part for the whole
+                for stage in spack.stages.glob(f"spack-stage-{each.name}-{each.version}-*/"):
+                    shutil.rmtree(stage, ignore_errors=True)
         with run.step("spack install") as task:
             spack.run(
                 *("-e", directory, "install", "--fail-fast", f"-j{self.engine.jobs}"),

@@ -61,6 +61,11 @@ class Spack:
         return self.state / "config"
 
     @property
+    def stages(self) -> pathlib.Path:
+        """Where Spack unpacks sources and builds."""
+        return self.state / "stage"
+
+    @property
     def mirror(self) -> pathlib.Path:
         return paths.cache() / "sources"
 
@@ -107,7 +112,7 @@ class Spack:
             "config": {
                 "environments_root": str(paths.ENVIRONMENTS),
                 "install_tree": {"root": str(self.state / "opt")},
-                "build_stage": [str(self.state / "stage")],
+                "build_stage": [str(self.stages)],
                 "test_stage": str(self.state / "test"),
                 "source_cache": str(cache / "downloads"),
                 "misc_cache": str(repo_index.directory(self.pair.name)),
