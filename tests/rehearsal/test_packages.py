@@ -117,9 +117,7 @@ def build(spack, tmp_path, request):
         spack.concretize(directory, log, local=True)
         for each in spack.ask(directory, queries.SOURCES, log) if files else ():
             if each["sha256"] in files:
-                place = spack.mirror / each["path"]
-                place.parent.mkdir(parents=True, exist_ok=True)
-                place.write_bytes(files[each["sha256"]])
+                write_atomically(spack.mirror / each["path"], files[each["sha256"]])
         spack.fetch_sources(directory, log, lambda said: None)
         spack.run("-e", directory, "install", "--no-cache", log=log, timeout=1800)
         assert spack.run("-e", directory, "find", *specs, log=log).output

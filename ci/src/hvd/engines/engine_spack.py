@@ -157,11 +157,11 @@ class SpackSolution:
                 spack.run("-e", directory, *arguments, log=task.log, check=False)
         with run.step("sources") as task:
             wanted = spack.fetch_sources(directory, task.log, task.say)
+        with run.step("spack install") as task:
             for each in wanted:
                 # Spack would take what a killed run has unpacked in part for the whole
                 for stage in spack.stages.glob(f"spack-stage-{each.name}-{each.version}-*/"):
                     shutil.rmtree(stage, ignore_errors=True)
-        with run.step("spack install") as task:
             spack.run(
                 *("-e", directory, "install", "--fail-fast", f"-j{self.engine.jobs}"),
                 log=task.log,
