@@ -80,14 +80,32 @@ def passes_of_a_graph():
         tf.compat.v1.keras.backend.set_session(session)
         variable = tf.Variable([0.0])
         optimizer = hvd.DistributedOptimizer(keras.optimizers.legacy.Adam(0.1), **PASSES)
-        reduced = optimizer._allreduce([tf.constant([1.0])], [variable])
-        apply = optimizer.apply_gradients([(reduced[0], variable)])
+        unused = tf.Variable([0.0])
+        reduced = optimizer._allreduce([None, tf.constant([1.0])], [unused, variable])
+        apply = optimizer.apply_gradients([(reduced[1], variable)])
         session.run(tf.compat.v1.global_variables_initializer())
         for _ in range(4):
             session.run(apply)
         found = session.run([variable.read_value(), optimizer.iterations.read_value()])
     keras.backend.clear_session()
     return found
+
+
+def passes_without_gradients(decorate):
+    """Three variables after two steps: without gradients, with them, and with some passes'."""
+    variables = [tf.Variable(1.0) for _ in range(3)]
+    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), **PASSES)
+    optimizer.build(variables)
+
+    @decorate
+    def step(first):
+        with tf.GradientTape() as tape:
+            loss = variables[1] * (hvd.rank() + 1) + (variables[2] if first else 0.0)
+        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
+
+    for first in (True, False, True, False):
+        step(first)
+    return [float(each) for each in variables]
 
 
 def normalized(kind, samples, policy="float32", data=whole, **options):
@@ -254,6 +272,7 @@ show("passes of a graph", np.isclose(value, -0.2).all() and count == 2)
 tape = horovod.tensorflow.DistributedGradientTape
 show("tape and optimizer", same(loop(hvd.DistributedOptimizer(sgd()), wrap=tape)))
 for decorate in (tf.function, lambda step: step):
+    show("passes", np.allclose(passes_without_gradients(decorate), [1.0, 0.7, 0.9]))
     optimizer = hvd.DistributedOptimizer(sgd(), op=hvd.Sum)
     told = message(loop, optimizer, decorate, wrap=tape)
     show("refused", "would sum them again: use one of them" in told)

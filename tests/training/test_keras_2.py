@@ -17,7 +17,7 @@ RIGHT = {
     **dict.fromkeys(
         "loop eagerly fit sum train_step checkpoint copies warmup overflow".split(), 1
     ),
-    "passes": 4,
+    "passes": 6,
     "passes of a graph": 1,
     "tape and optimizer": 1,
     "saved": 6,
