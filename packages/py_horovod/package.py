@@ -764,6 +764,8 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     patch("patches/mpi-large-tensors.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/issues/3661
     patch("patches/tf-types.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/runner/driver/driver_service.py#L77-L91
+    patch("patches/elastic-unreachable.patch", when="@0.28.1")
 
     @property
     def parallel(self) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import pathlib
 
 import pytest
 
 from tests import needs
+from tests.checkout import run
 from tests.hosts.jobs import Cluster
 from tests.hosts.network import Network
 
@@ -31,6 +33,19 @@ def slow_cluster(built_horovod, tmp_path_factory):
     for slow in _cluster(built_horovod, tmp_path_factory, ["eth0"] * 2):
         slow.network.slow_down("h2", milliseconds=5, percent=1)
         yield slow
+
+
+@pytest.fixture
+def another_horovod(cluster, tmp_path_factory):
+    """h4 has a Horovod of another version than the others."""
+    code = "import horovod, sys; print(horovod.__file__, horovod.__version__)"
+    command = cluster.network.hosts["h4"].command(pathlib.Path("/"), cluster.target.python)
+    place, version = run([*command, "-c", code], env=cluster.environment()).split()
+    other = tmp_path_factory.mktemp("horovod") / "__init__.py"
+    other.write_text(pathlib.Path(place).read_text().replace(version, "0.28.0"))
+    cluster.network.as_root("h4", "mount", "--bind", other, place)
+    yield
+    cluster.network.as_root("h4", "umount", place)
 
 
 def _cluster(built, tmp_path_factory, interfaces):

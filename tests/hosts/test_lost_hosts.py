@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 import psutil
@@ -106,15 +107,46 @@ class Training(elastic.Job):
         return len(self.lines(elastic.BEGIN % ranks))
 
 
-def test_an_elastic_job_outlives_every_death(cluster, repaired, tmp_path):
-    """ssh-keepalive.patch, silent-workers.patch"""
-    script(tmp_path / "discovery", "exec cat hosts")
-    elastic.set_hosts(tmp_path, dict.fromkeys(("h1", "h2", "h3", "h4"), 1))
-    options = "-np 4 --min-np 2 --max-np 4 --blacklist-cooldown-range 5 10"
+@contextlib.contextmanager
+def training(cluster, directory, hosts, options):
+    """An elastic job that begins with these hosts; ends it at the end of the block."""
+    script(directory / "discovery", "exec cat hosts")
+    elastic.set_hosts(directory, dict.fromkeys(hosts, 1))
     launcher = f"horovodrun --gloo {options} --host-discovery-script ./discovery"
     program = [elastic.SCRIPT, "--samples", "8192", "--epochs", "1000000"]
-    with cluster.job(tmp_path, launcher, *program) as started:
-        job = Training(started.launcher, tmp_path, elastic.SCRIPT)
+    with cluster.job(directory, launcher, *program) as started:
+        job = Training(started.launcher, directory, elastic.SCRIPT)
+        yield job
+        (directory / "STOP").touch()
+        assert started.wait(60) == 0, job.output
+        (trained,) = job.lines(elastic.END)
+        assert job.committed(trained), job.output
+
+
+def test_an_elastic_job_does_without_a_host_that_cannot_be_reached(cluster, tmp_path):
+    """elastic-unreachable.patch, and a host that is found later."""
+    hosts = ("h1", "h2", "closed")
+    with training(cluster, tmp_path, hosts, "-np 2 --min-np 2 --max-np 3") as job:
+        job.goes_on(2)
+        assert "ssh not successful for host closed" in job.output
+        before = job.times(2)
+        elastic.set_hosts(tmp_path, dict.fromkeys(("h1", "h2", "nowhere"), 1))
+        job.goes_on(2, before)
+
+
+def test_an_elastic_job_does_without_a_host_with_another_horovod(
+    cluster, another_horovod, tmp_path
+):
+    """launch-errors.patch"""
+    with training(cluster, tmp_path, ("h1", "h2", "h4"), "-np 3 --min-np 2") as job:
+        job.goes_on(2)
+        assert "h4 has Horovod 0.28.0 in" in job.output
+
+
+def test_an_elastic_job_outlives_every_death(cluster, repaired, tmp_path):
+    """ssh-keepalive.patch, silent-workers.patch"""
+    options = "-np 4 --min-np 2 --max-np 4 --blacklist-cooldown-range 5 10"
+    with training(cluster, tmp_path, ("h1", "h2", "h3", "h4"), options) as job:
         job.deadline += 360
         job.goes_on(4)
 
@@ -139,8 +171,3 @@ def test_an_elastic_job_outlives_every_death(cluster, repaired, tmp_path):
         job.goes_on(4, before)
         # it was ended with its ssh, and would come back otherwise (remote-ranks.patch)
         assert not stopped.is_running()
-
-        (tmp_path / "STOP").touch()
-        assert started.wait(60) == 0, job.output
-        (trained,) = job.lines(elastic.END)
-        assert job.committed(trained), job.output

@@ -9,7 +9,7 @@ import stat
 import psutil
 import pytest
 
-from tests.checkout import run
+from tests.checkout import script
 from tests.hosts.jobs import ENDLESS, PLACES
 
 # one after the other: jobs on several hosts need both the cores and the time
@@ -75,19 +75,6 @@ def test_a_host_that_cannot_be_reached_is_named(cluster, tmp_path, controller, h
     assert not list(tmp_path.glob("rank-*"))
 
 
-@pytest.fixture
-def another_horovod(cluster, tmp_path_factory):
-    """h4 has a Horovod of another version than the others."""
-    code = "import horovod, sys; print(horovod.__file__, horovod.__version__)"
-    command = cluster.network.hosts["h4"].command(pathlib.Path("/"), cluster.target.python)
-    place, version = run([*command, "-c", code], env=cluster.environment()).split()
-    other = tmp_path_factory.mktemp("horovod") / "__init__.py"
-    other.write_text(pathlib.Path(place).read_text().replace(version, "0.28.0"))
-    cluster.network.as_root("h4", "mount", "--bind", other, place)
-    yield
-    cluster.network.as_root("h4", "umount", place)
-
-
 @pytest.mark.parametrize("controller", ["gloo", "mpi"])
 def test_a_host_with_another_horovod_is_named(cluster, another_horovod, tmp_path, controller):
     """launch-errors.patch"""
@@ -103,12 +90,31 @@ def test_a_network_may_be_slow_and_lose_packets(slow_cluster, tmp_path, controll
     assert slow_cluster.places(tmp_path, launcher) == wanted
 
 
+@pytest.fixture
+def narrow_cluster(cluster):
+    """What h2 sends takes its time: 20 Mbit/s."""
+    shaped = "dev", "eth0", "root", "tbf", "rate", "20mbit", "burst", "16kb", "latency", "100ms"
+    cluster.network.as_root("h2", "tc", "qdisc", "add", *shaped)
+    yield cluster
+    cluster.network.as_root("h2", "tc", "qdisc", "delete", *shaped)
+
+
 @pytest.mark.parametrize("controller", ["gloo", "mpi"])
+def test_a_network_may_be_narrow(narrow_cluster, tmp_path, controller):
+    launcher = f"horovodrun --{controller} -np 2 -H h1:1,h2:1"
+    assert len(narrow_cluster.places(tmp_path, launcher)) == 2
+
+
+@pytest.mark.parametrize("controller", ["gloo", "mpi", "elastic"])
 def test_nobody_else_sees_the_key(cluster, tmp_path, controller):
     """Neither in a command line, nor in an environment that others may read."""
     (tmp_path / "job.py").write_text(ENDLESS)
-    launcher = f"horovodrun --{controller} -np 3 -H h1:1,h2:1,h3:1"
-    with cluster.job(tmp_path, launcher, "job.py") as job:
+    hosts = ["h1:1", "h2:1", "h3:1"]
+    script(tmp_path / "discovery", *(f"echo {host}" for host in hosts))
+    options = f"--{controller} -H {','.join(hosts)}"
+    if controller == "elastic":
+        options = "--gloo --min-np 3 --host-discovery-script ./discovery"
+    with cluster.job(tmp_path, f"horovodrun -np 3 {options}", "job.py") as job:
         job.begun(3)
         keys, words = set(), []
         for process in psutil.process_iter():
@@ -119,5 +125,5 @@ def test_nobody_else_sees_the_key(cluster, tmp_path, controller):
                 assert stat.S_IMODE(mode) == 0o400, process
         keys.discard("")
         # that of this job; over MPI there is no rendezvous
-        assert bool(keys) == (controller == "gloo")
+        assert bool(keys) == (controller != "mpi")
         assert not [word for word in words for key in keys if key in word]
