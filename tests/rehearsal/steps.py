@@ -174,9 +174,10 @@ class Rehearsal:
         self.built = kept.built(kept.packages(solution.read(lock.read_text(), lock.name)))
 
     def check_build(self) -> None:
-        setup = shlex.quote(str(paths.state() / "setup-env.sh"))
-        activation = [f". {setup}", environment.activation(self.environment)]
-        self._compare(self.shell(*self.loads, *activation, *_CHECK_BUILD))
+        script = shlex.quote(str(built.activation(self.environment, "spack") / "activate.sh"))
+        activation = [self.hvd("activate", self.environment), f". {script}"]
+        # in a shell without the modules, which the script loads
+        self._compare(self.shell(*activation, *_CHECK_BUILD))
 
     def _compare(self, text: str) -> None:
         expected = built.find(self.environment, "spack").expectation
