@@ -76,7 +76,7 @@ if try "$@"; then
     exit
 fi
 broken=()
-for each; do try "$each" || broken+=("$each"); done
+for each; do (($# == 1)) || ! try "$each" || continue; broken+=("$each"); done
 say "broken: ${broken[*]}"
 # which of the two broke it: the packages, if all is well with the pair's
 checkout packages "${good[packages]}"

@@ -16,19 +16,20 @@ import yaml
 from hvd.core import paths
 from hvd.deliver import bundle
 from hvd.model import recipe
-from tests.checkout import commit, copy_checkout, git, run
+from hvd.solve import location
+from tests.checkout import commit, copy_checkout, git, run, script
 
 SCRIPTS = [paths.ROOT / ".ci" / "run", bundle.INSTALLER, bundle.INSTALLER.with_name("image.sh")]
 SCRIPTS += sorted((paths.ROOT / "scripts").glob("*.sh"))
 UPSTREAM = paths.ROOT / "docs" / "upstream.md"
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
-def test_shellcheck(script):
+@pytest.mark.parametrize("file", SCRIPTS, ids=lambda path: path.name)
+def test_shellcheck(file):
     # variables of bundle.env
-    words = ["--exclude=SC1091,SC2153,SC2154"] if script == bundle.INSTALLER else []
+    words = ["--exclude=SC1091,SC2153,SC2154"] if file == bundle.INSTALLER else []
     shellcheck = pathlib.Path(sys.executable).with_name("shellcheck")
-    done = subprocess.run([shellcheck, *words, script], capture_output=True, text=True)
+    done = subprocess.run([shellcheck, *words, file], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 
 
@@ -101,6 +102,48 @@ def test_a_signed_release_and_one_that_fails(clone):
         out = clone / ".hvd" / "releases" / "0.1.0"
         run(["gpg", "--verify", "SHA256SUMS.asc", "SHA256SUMS"], cwd=out, env=own)
         run(["gpgconf", "--kill", "all"], None, env=own)
+
+
+#: In the place of ./hvd: solves where there are the files that it needs.
+HVD = """#!/bin/sh
+good='test -e "$HVD_SPACK/needed" -a -e "$HVD_PACKAGES/needed"'
+case $1 in
+    list) printf 'a-hvd  x\\nb-hvd  x\\n' ;;
+    concretize) shift; [ "$*" = "b-hvd --engine spack --fresh" ] || eval "$good" ;;
+    setup) mkdir -p .hvd; echo "spack() { $good; }" >.hvd/setup-env.sh ;;
+esac
+"""
+
+
+@pytest.mark.parametrize("kind", ["spack", "packages"])
+def test_the_canary_bisects_to_what_broke_an_environment(tmp_path, kind):
+    checkout, known, variables = tmp_path / "hvd", {}, {}
+    (checkout / "ci").mkdir(parents=True)
+    script(checkout / "hvd", *HVD.splitlines()[1:])
+    shutil.copytree(paths.ROOT / "scripts", checkout / "scripts")
+    shutil.copy(location.FIX, checkout / "ci")
+    for each in ("spack", "packages"):
+        root = tmp_path / each
+        version = root / "lib" / "spack" / "spack" / "__init__.py"
+        version.parent.mkdir(parents=True)
+        version.write_text('__version__ = "1.2.0"\n')
+        (root / "needed").touch()
+        known[each] = commit(root)
+        variables[each.upper()] = str(root)
+    root = tmp_path / kind
+    for change in ("one", "two", "the reason", "three"):
+        if change == "the reason":
+            git(root, "mv", "needed", "moved")
+        commit(root, change)
+    addresses = "".join(f"  {each}: https://example.org/{each}\n" for each in known)
+    pins = "".join(f"  {each}: {{commit: {pin}}}\n" for each, pin in known.items())
+    text = f"git:\n{addresses}\npairs:\n- name: p\n{pins}\n"
+    (checkout / "ci" / "versions.yaml").write_text(text)
+    commit(checkout)
+    run([checkout / "scripts" / "canary.sh"], 1, env={**os.environ, **variables})
+    report = (checkout / ".hvd" / "canary" / "report.md").read_text()
+    assert "broken: a-hvd py-horovod\n" in report
+    assert re.search(rf"^since {kind} \w+ of [\d-]+, the reason$", report, re.MULTILINE), report
 
 
 def patches(section: str) -> list:
