@@ -18,12 +18,15 @@ from hvd.solve import location
 from hvd.solve.location import Sources
 from hvd.solve.spack import Spack
 from tests import needs
+from tests.checkout import run
 
 pytest_plugins = ["tests.failures", "tests.real_builds"]
 
 HERE = pathlib.Path(__file__).parent
 #: Directories that belong to another tier.
 PART_OF = {"training": "build"}
+#: Fixtures that really build, and the group of the tests that need one: one process runs it.
+BUILDS = {"built_tensorflow": "tensorflow", "build_checkout": "built", "built": "built"}
 #: What `./hvd test` runs without options: the unit tier, and one real build with two ranks.
 BY_DEFAULT = re.compile(r"tests/unit/|tests/build/test_run\.py::.*\[pip\]")
 REST = "./hvd test --require unit,spack,build,services"
@@ -83,15 +86,22 @@ def pytest_collection_modifyitems(config, items):
         if name not in asked(config) and not BY_DEFAULT.match(item.nodeid):
             reason = f"tier '{name}' runs on demand: --require {name}"
             item.add_marker(pytest.mark.skip(reason=reason))
+        needed = {*item.fixturenames, *_names_of_fixtures(item)}
+        groups = [group for fixture, group in BUILDS.items() if fixture in needed]
         # one process runs a file, whose fixtures are made once
-        if not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+        item.add_marker(pytest.mark.xdist_group([*groups, item.path.stem][0]))
     items.sort(key=lambda item: not _is_built(item))
 
 
+def _names_of_fixtures(item) -> list:
+    """Those that a test gets by name, and that it is parametrized with."""
+    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    return [each for each in parameters if isinstance(each, str)]
+
+
 def _is_built(item) -> bool:
-    """Whether an item is of the group of tests that share real builds."""
-    return item.get_closest_marker("xdist_group").args == ("built",)
+    """Whether an item is of a group of tests that share real builds."""
+    return item.get_closest_marker("xdist_group").args[0] in BUILDS.values()
 
 
 def pytest_terminal_summary(terminalreporter, config):
@@ -102,7 +112,7 @@ def pytest_terminal_summary(terminalreporter, config):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
-    """Give way to the process that builds, for which the others wait in the end."""
+    """Give way to the processes that build, for which the others wait in the end."""
     if "PYTEST_XDIST_WORKER" in os.environ and not _is_built(item):
         os.setpriority(os.PRIO_PROCESS, 0, 5)
 
@@ -150,9 +160,21 @@ def horovod_tree(py_horovod, tmp_path_factory):
     empty, it has the recipe's patches for them.
     """
 
+    @functools.cache
+    def released(version: str) -> pathlib.Path:
+        directory = tmp_path_factory.mktemp(f"released-{version}")
+        unpacked = source.unpack(sdist(py_horovod, version), directory / "source")
+        # nothing changes Boost, which has more than half of the files
+        boost = unpacked / "third_party" / "boost"
+        if boost.exists():
+            boost.rename(directory / "boost")
+            boost.symlink_to(directory / "boost")
+        return unpacked
+
     def tree(version: str, variants: Optional[str] = None) -> pathlib.Path:
         directory = tmp_path_factory.mktemp(f"horovod-{version}")
-        unpacked = source.unpack(sdist(py_horovod, version), directory / "source")
+        unpacked = directory / "source" / released(version).name
+        run(["cp", "-a", released(version).parent, unpacked.parent])
         if variants is not None:
             spec = specs.parse(f"py-horovod@{version} {variants}")
             source.patch(unpacked, py_horovod.patches(spec), directory / "log")

@@ -15,8 +15,6 @@ from hvd.smoke.launch import small_machine
 from tests.checkout import run, script
 from tests.ranks import PROGRAM, said
 
-pytestmark = pytest.mark.xdist_group("built")
-
 #: By version alone, as the frameworks beside it are.
 IPYKERNEL = "ipykernel==6.31.0"
 

@@ -5,8 +5,6 @@ import pytest
 from benchmarks import collectives, starts
 from tests.ranks import LAUNCHED
 
-pytestmark = pytest.mark.xdist_group("built")
-
 
 @pytest.mark.parametrize("launcher", LAUNCHED.values(), ids=LAUNCHED)
 @pytest.mark.parametrize("method", ["horovod", "peer"])

@@ -5,13 +5,11 @@ import contextlib
 import signal
 
 import psutil
-import pytest
 
 from tests.build import elastic
 from tests.build.security import payload
 
 
-@pytest.mark.xdist_group("built")
 def test_training_goes_on_when_a_worker_is_killed_and_when_one_is_added(built_horovod, tmp_path):
     # epochs of 32 steps on two workers: some end in each part of the job
     options = ["--samples", 2**11, "--epochs", 10**6]
@@ -26,7 +24,6 @@ BEGIN_OF_KERAS = r"rank \d of %d at epoch (?P<epoch>\d+), batch \d+: weights (?P
 EPOCH_OF_KERAS = r"epoch \d+ ended: loss (?P<loss>[\d.]+), weights [\d.]+"
 
 
-@pytest.mark.xdist_group("built")
 def test_fit_of_keras_goes_on_when_a_worker_is_killed(built_tensorflow, tmp_path):
     program = elastic.DIRECTORY / "tensorflow2_keras_mnist_elastic.py"
     options = ["--samples", 2**11, "--epochs", 10]

@@ -12,14 +12,12 @@ from tests.checkout import run
 EXAMPLES = paths.ROOT / "examples"
 
 
-@pytest.mark.xdist_group("built")
 def test_pytorch(built_horovod, tmp_path):
     """Started by mpirun with processes that load data, and resumed over Gloo without them."""
     example = examples.Example("pytorch/pytorch_mnist.py", built_horovod.target, tmp_path)
     examples.check(example, "mpirun", "horovodrun --gloo", "--workers", 0)
 
 
-@pytest.mark.xdist_group("built")
 @pytest.mark.parametrize(
     ("script", "options"),
     [("tensorflow2_mnist", ()), ("tensorflow2_keras_mnist", ("--warmup-epochs", 0))],
@@ -30,7 +28,6 @@ def test_tensorflow(built_tensorflow, tmp_path, script, options):
     examples.check(example, "mpirun", "horovodrun --gloo")
 
 
-@pytest.mark.xdist_group("built")
 @pytest.mark.parametrize(
     ("built", "script", "options"),
     [
@@ -50,7 +47,6 @@ def test_mixed_precision(request, tmp_path, built, script, options):
     examples.check_accumulation(examples.Example(script, target, tmp_path, options))
 
 
-@pytest.mark.xdist_group("built")
 def test_warm_up_of_keras(built_tensorflow, tmp_path):
     """The first epoch learns less with it, and the last one well."""
     script, target = "tensorflow2/tensorflow2_keras_mnist.py", built_tensorflow.target
@@ -61,13 +57,11 @@ def test_warm_up_of_keras(built_tensorflow, tmp_path):
     assert losses[1] > without[1] + 0.05 and losses[3] < losses[1] / 2, (losses, without)
 
 
-@pytest.mark.xdist_group("built")
 def test_benchmark_of_pytorch(built_horovod, tmp_path):
     script, target = "pytorch/pytorch_synthetic_benchmark.py", built_horovod.target
     examples.check_benchmark(examples.Example(script, target, tmp_path, ["--use-adasum"]))
 
 
-@pytest.mark.xdist_group("built")
 @pytest.mark.parametrize(("api", "more"), [("", ["--use-adasum"]), ("keras_", [])])
 def test_benchmark_of_tensorflow(built_tensorflow, tmp_path, api, more):
     script = f"tensorflow2/tensorflow2_{api}synthetic_benchmark.py"
@@ -84,7 +78,6 @@ torch.testing.assert_close(one, other, rtol=0, atol=1e-4)
 """
 
 
-@pytest.mark.xdist_group("built")
 @pytest.mark.parametrize("launcher", ["mpirun", "horovodrun --gloo"])
 def test_ddp_has_the_gradients_of_horovod(built_horovod, tmp_path, launcher):
     """By the same line; either resumes from a checkpoint of the other."""

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from tests.ranks import ranks_of
-
-pytestmark = pytest.mark.xdist_group("built")
 
 #: A rank that has joined has zeros which are as large as the others' tensors.
 GROUPS = """

@@ -218,7 +218,6 @@ def test_an_address_is_asked_for_once(horovod_tree, tmp_path, version):
     assert sorted(asked) == ["/global/1"] * 2 + ["/global/2"] * 3
 
 
-@pytest.mark.xdist_group("built")
 def test_the_process_set_of_all_ranks_makes_no_connections(built_horovod, tmp_path):
     variables = {"HOROVOD_LOG_LEVEL": "debug"}
     said = ranks_of(built_horovod, "horovodrun --gloo", PROCESS_SETS, tmp_path, **variables)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 
-import pytest
-
 from tests import compiling
 from tests.ranks import ranks_of
 
@@ -224,14 +222,12 @@ def test_who_comes_to_the_meeting(unbuilt):
     }
 
 
-@pytest.mark.xdist_group("built")
 def test_a_rank_that_does_not_come_is_named(built_horovod, tmp_path):
     variables = {"HOROVOD_GLOO_TIMEOUT_SECONDS": "2"}
     said = ranks_of(built_horovod, "horovodrun --gloo", ALONE, tmp_path, **variables)
     assert "Rank 1 of 2 did not come in time to connect." in said and "refused" in said
 
 
-@pytest.mark.xdist_group("built")
 def test_process_sets_ask_the_server_for_nothing(built_horovod, tmp_path):
     variables = {"HOROVOD_LOG_LEVEL": "trace"}
     said = ranks_of(built_horovod, "horovodrun --gloo", SETS, tmp_path, ranks=4, **variables)

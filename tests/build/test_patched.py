@@ -10,8 +10,6 @@ from elftools.elf.elffile import ELFFile
 
 from tests.ranks import LAUNCHED, ranks_of
 
-pytestmark = pytest.mark.xdist_group("built")
-
 #: One of the parameters has no gradient in the first step, which has none to be set to zero.
 ZERO_GRAD = """
 import torch

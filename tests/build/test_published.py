@@ -7,13 +7,9 @@ import re
 import subprocess
 from typing import Dict
 
-import pytest
-
 from hvd.smoke import launch
 from tests.build.module_tools import environment, show, users
 from tests.ranks import PROGRAM, said
-
-pytestmark = pytest.mark.xdist_group("built")
 
 
 def use(built, tool, root) -> str:

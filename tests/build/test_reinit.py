@@ -49,6 +49,5 @@ def test_the_rendezvous_forgets_the_addresses_of_every_scope(unbuilt, version):
     assert unbuilt(version).run(SCOPES.format(address=version == "0.28.1")).split() == ["[]"]
 
 
-@pytest.mark.xdist_group("built")
 def test_two_ranks_initialize_horovod_again_and_again(built_horovod, tmp_path):
     ranks_of(built_horovod, "horovodrun --gloo", AGAIN, tmp_path)

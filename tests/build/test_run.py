@@ -5,13 +5,9 @@ import pathlib
 import signal
 import xml.etree.ElementTree
 
-import pytest
-
 from hvd.smoke.launch import small_machine
 from tests.checkout import run
 from tests.ranks import PROGRAM, said
-
-pytestmark = pytest.mark.xdist_group("built")
 
 
 def test_a_run_that_was_killed_in_each_stage_finishes(built):

@@ -37,7 +37,6 @@ ELASTIC = {
 }
 
 
-@pytest.mark.xdist_group("built")
 @pytest.mark.parametrize(
     "options", [{"use_gloo": True}, {"use_mpi": True}, ELASTIC], ids=["gloo", "mpi", "elastic"]
 )

@@ -22,8 +22,6 @@ from tests.checkout import script
 
 #: Limit in seconds for launches that end by themselves.
 LIMIT = 120.0
-pytestmark = pytest.mark.xdist_group("built")
-
 #: Calls ``patch(horovod.torch)``, which FAULT defines, once that module has been imported.
 SITECUSTOMIZE = """
 import importlib.abc, importlib.machinery, os, signal, sys, time

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 
 import pytest
 
 from tests import compiling
 from tests.checkout import run
 from tests.ranks import LAUNCHED, ranks_of
-
-pytestmark = pytest.mark.xdist_group("built")
 
 #: Milliseconds.
 CYCLE = "240000"
@@ -153,7 +150,6 @@ PROGRAMS = {
     "tensor of one rank": OF_ONE_RANK,
     "threads": THREADS,
     "training": TRAINING,
-    "shutdown": SHUT_DOWN,
 }
 #: Seconds of processor time of rank 0's thread, which waits three seconds for the other rank.
 WAITED = """
@@ -167,6 +163,14 @@ if rank == 0:
 """
 
 
+#: Three collectives, each of which may wait for a cycle of two seconds.
+THREE = """
+assert total(name="sum") == size
+begin = time.perf_counter()
+for _ in range(3):
+    assert total(name="sum") == size
+print("seconds:", time.perf_counter() - begin, flush=True)
+"""
 #: As TensorFlow's graphs do: nothing says who waits. A thread looks whether its tensors are done.
 #: The first two rounds may each take three cycles of a second: the first has no round before it,
 #: and the second ends the first.
@@ -249,17 +253,26 @@ def run_ranks(built, launcher, body, folder, **options):
     return output
 
 
-@pytest.mark.parametrize("launcher", LAUNCHED)
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_no_call_waits_for_the_cycle(built_horovod, tmp_path, launcher, program):
-    run_ranks(built_horovod, launcher, PROGRAMS[program], tmp_path)
+def one_after_the_other(*names):
+    """A program of several, each of which says when it begins."""
+    return "".join(f"print({name!r}, flush=True)\n{PROGRAMS[name]}" for name in names)
 
 
 @pytest.mark.parametrize("launcher", LAUNCHED)
-@pytest.mark.parametrize("program", ["operations", "ranks apart", "threads"])
-def test_nor_do_more_ranks_than_cores(built_horovod, tmp_path, launcher, program):
+def test_no_call_waits_for_the_cycle(built_horovod, tmp_path, launcher):
+    run_ranks(built_horovod, launcher, one_after_the_other(*PROGRAMS), tmp_path)
+
+
+@pytest.mark.parametrize("launcher", LAUNCHED)
+def test_nor_does_a_shutdown(built_horovod, tmp_path, launcher):
+    run_ranks(built_horovod, launcher, SHUT_DOWN, tmp_path)
+
+
+@pytest.mark.parametrize("launcher", LAUNCHED)
+def test_nor_do_more_ranks_than_cores(built_horovod, tmp_path, launcher):
     ranks = len(os.sched_getaffinity(0)) + 1
-    run_ranks(built_horovod, launcher, PROGRAMS[program], tmp_path, ranks=ranks)
+    program = one_after_the_other("operations", "ranks apart", "threads")
+    run_ranks(built_horovod, launcher, program, tmp_path, ranks=ranks)
 
 
 @pytest.mark.parametrize("launcher", LAUNCHED)
@@ -290,9 +303,12 @@ def test_a_thread_that_waits_needs_no_core(built_horovod, tmp_path, launcher):
 
 
 def test_the_switch_turns_it_off(built_horovod, tmp_path):
-    with pytest.raises(subprocess.TimeoutExpired):
-        off = {"HOROVOD_WAKE_ON_WAIT": "0"}
-        run_ranks(built_horovod, "mpirun", APART, tmp_path, limit=40, **off)
+    def seconds(**variables):
+        variables["HOROVOD_CYCLE_TIME"] = "2000"
+        output = run_ranks(built_horovod, "mpirun", THREE, tmp_path, **variables)
+        return min(map(float, re.findall(r"seconds: (\S+)", output)))
+
+    assert seconds() < 2 < seconds(HOROVOD_WAKE_ON_WAIT="0")
 
 
 @pytest.mark.parametrize("launcher", LAUNCHED)

@@ -6,14 +6,11 @@ import pathlib
 import sys
 import zipfile
 
-import pytest
 from elftools.elf.elffile import ELFFile
 
 from hvd.smoke.launch import LAUNCHERS, Target, find_program
 from hvd.smoke.run import run_launcher
 from tests.checkout import run
-
-pytestmark = pytest.mark.xdist_group("built")
 
 
 def test_a_wheel_passes_the_smoke_test_elsewhere(built_horovod, tmp_path):

@@ -25,5 +25,6 @@ def test_objects_with_eigen_link_with_the_patch_alone(horovod_tree, variants, li
     compile += [str(tree / f"horovod/common/optim/{name}.cc") for name in SOURCES]
     # what does not compile is another status than what does not link
     steps = 'cd /tmp && "$@" || exit 99; c++ -shared -o out.so *.o'
-    status = debian_root.run(ROOT, ["sh", "-c", steps, "sh", *compile], [str(tree)])
+    places = [str(tree), str((tree / "third_party" / "boost").resolve())]
+    status = debian_root.run(ROOT, ["sh", "-c", steps, "sh", *compile], places)
     assert status == (0 if links else 1)

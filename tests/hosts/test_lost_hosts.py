@@ -12,9 +12,6 @@ from tests.build import elastic
 from tests.checkout import script
 from tests.hosts.jobs import ENDLESS
 
-# one after the other: jobs on several hosts need both the cores and the time
-pytestmark = pytest.mark.xdist_group("built")
-
 
 def rank_on(cluster, host: str) -> psutil.Process:
     """The process that is a rank on a host."""

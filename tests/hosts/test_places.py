@@ -12,9 +12,6 @@ import pytest
 from tests.checkout import script
 from tests.hosts.jobs import ENDLESS, PLACES
 
-# one after the other: jobs on several hosts need both the cores and the time
-pytestmark = pytest.mark.xdist_group("built")
-
 #: Hosts have one to two ranks, and the third has none of local rank 1.
 HOSTS = "h1:2,h2:1,h3:1"
 WANTED = {

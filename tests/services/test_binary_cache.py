@@ -19,7 +19,7 @@ from tests.checkout import Checkout, copy_checkout, run
 from tests.real_builds import target
 from tests.services import oci
 
-pytestmark = [pytest.mark.xdist_group("built"), needs.programs("gpg")]
+pytestmark = needs.programs("gpg")
 
 #: What `local-hvd` installs that runs: for a build there is more.
 PACKAGES = {"gcc-runtime", "py-horovod", "python-venv"}

@@ -10,8 +10,6 @@ import pytest
 from tests.build.test_smoke_faults import KILL, OPERATION, SITECUSTOMIZE
 from tests.services import slurm_site
 
-pytestmark = pytest.mark.xdist_group("built")
-
 #: One of the checks, as ReFrame names it.
 ONE = "^Allreduce%framework=pytorch%operations=mpi%nodes={}$"
 #: No machine reaches it.

@@ -12,8 +12,6 @@ from hvd.smoke.launch import environment, find_program
 from tests import debian
 from tests.ranks import LAUNCHED, PROGRAM, said
 
-pytestmark = pytest.mark.xdist_group("built")
-
 
 @pytest.fixture(scope="module")
 def installed() -> pathlib.Path:

@@ -21,9 +21,6 @@ from tests import debian, node_tools
 from tests.checkout import Checkout, commit, copy_checkout, script
 from tests.conftest import chosen_pairs
 
-pytestmark = pytest.mark.xdist_group("built")
-
-
 #: A release, and the checksum (SHA-512) of its package.
 RENOVATE = (
     "44.121.2",

@@ -12,8 +12,6 @@ from tests import kept
 from tests.build.examples import epochs
 from tests.services import programs
 
-pytestmark = pytest.mark.xdist_group("built")
-
 PROGRAM = pathlib.Path(__file__).with_name("ray_parts.py")
 EXAMPLE = paths.ROOT / "examples" / "ray" / "pytorch_ray_mnist.py"
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0"}

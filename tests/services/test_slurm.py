@@ -19,7 +19,6 @@ from tests.services import slurm_site
 
 #: Seconds for a job of two ranks that have little to do.
 LIMIT = 90.0
-pytestmark = pytest.mark.xdist_group("built")
 #: Sums for as long as it may, and leaves its process number when it has begun.
 ENDLESS = """\
 import os, pathlib, sys, torch, horovod.torch as hvd

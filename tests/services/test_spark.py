@@ -11,8 +11,6 @@ from hvd.core import paths
 from tests import kept
 from tests.services import programs
 
-pytestmark = pytest.mark.xdist_group("built")
-
 PROGRAM = pathlib.Path(__file__).with_name("spark_parts.py")
 EXAMPLE = paths.ROOT / "examples" / "spark" / "pytorch_spark_mnist.py"
 #: PyArrow has no wheel of its version for newer Pythons, and is not built in a test.

@@ -8,8 +8,6 @@ import pytest
 
 from tests.build import elastic
 
-pytestmark = pytest.mark.xdist_group("built")
-
 PROGRAM = pathlib.Path(__file__).with_name("elastic_keras.py")
 PLACE = r"epoch (?P<epoch>\d+), batch (?P<batch>\d+), step (?P<step>\d+)"
 #: Of the batch in which the worker was lost, the other one may have all or nothing.

@@ -9,8 +9,6 @@ import pytest
 
 from tests.checkout import run
 
-pytestmark = pytest.mark.xdist_group("built")
-
 MODULE = pathlib.Path(__file__).with_name("elastic_parts.py")
 PARTS = [
     each.name

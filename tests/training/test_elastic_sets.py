@@ -3,11 +3,7 @@
 import pathlib
 import signal
 
-import pytest
-
 from tests.build import elastic
-
-pytestmark = pytest.mark.xdist_group("built")
 
 PROGRAM = pathlib.Path(__file__).with_name("elastic_sets.py")
 BEGIN = r"rank (?P<rank>\d) of %d at step (?P<step>\d+): (?P<sums>.*)"

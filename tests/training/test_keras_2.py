@@ -8,8 +8,6 @@ import pytest
 from tests import kept
 from tests.ranks import LAUNCHED, ranks_of
 
-pytestmark = pytest.mark.xdist_group("built")
-
 PROGRAM = pathlib.Path(__file__).with_name("keras_2.py")
 PINNED = PROGRAM.with_name("requirements-tf-keras.txt")
 #: What it prints, and how often on each rank.
@@ -33,7 +31,7 @@ RIGHT = {
 def test_as_one_process(built_tensorflow, tmp_path, launcher):
     keras_2 = kept.packages("tf-keras", PINNED, "--no-deps")
     path = [built_tensorflow.target.environment.get("PYTHONPATH", ""), str(keras_2)]
-    variables = {"PYTHONPATH": os.pathsep.join(filter(None, path)), "OMP_NUM_THREADS": "1"}
+    variables = {"PYTHONPATH": os.pathsep.join(filter(None, path))}
     program = PROGRAM.read_text().replace("sys.argv[1]", repr(str(tmp_path)))
     said = ranks_of(built_tensorflow, launcher, program, tmp_path, **variables)
     for name, times in RIGHT.items():

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("built")
-
 
 @pytest.mark.parametrize("within", [False, True], ids=["eagerly", "in a function"])
 def test_gradients_of_operations(keras_ranks, within):

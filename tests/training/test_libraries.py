@@ -6,8 +6,6 @@ import pytest
 
 from tests.ranks import ranks_of
 
-pytestmark = pytest.mark.xdist_group("built")
-
 #: Each operation, on all ranks and on a set that was given and one that was added; all of it once
 #: more after a shutdown.
 OPERATIONS = """

@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from tests.ranks import LAUNCHED
 from tests.training.jobs import ranks_of
 
-pytestmark = pytest.mark.xdist_group("built")
-
 FLOATS = ["float64", "float32", "float16", "bfloat16"]
 INTEGERS = ["int64", "int32", "int16", "int8", "uint8"]
 COMPLEX = ["complex64", "complex128"]

@@ -7,8 +7,6 @@ import pathlib
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("built")
-
 MODULE = pathlib.Path(__file__).with_name("refused.py")
 
 

@@ -6,8 +6,6 @@ import pytest
 
 from tests.training.compared import cases, compare, compare_others
 
-pytestmark = pytest.mark.xdist_group("built")
-
 MODULE = "cases_keras"
 
 

@@ -7,8 +7,6 @@ import pytest
 from tests.training.compared import cases, compare, compare_others, differences
 from tests.training.jobs import ranks_of
 
-pytestmark = pytest.mark.xdist_group("built")
-
 MODULE = "cases_torch"
 
 

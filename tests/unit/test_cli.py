@@ -176,7 +176,8 @@ def test_a_python_that_is_broken_is_named(monkeypatch, tmp_path, program, said):
         externals.ask(str(script(tmp_path / "bin" / "python", program)))
 
 
-def test_clean_removes_what_is_named(hvd, state):
+def test_clean_removes_what_is_named(hvd, state, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for name in ("logs", "matrix"):
         (state / name).mkdir(parents=True)
         (state / name / "x").write_bytes(b"x" * 4096)
