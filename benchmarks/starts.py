@@ -10,7 +10,6 @@ import pathlib
 import resource
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -23,8 +22,21 @@ from hvd.smoke.launch import Target
 
 #: Ranks that a load generator stands for, and those of real jobs on this machine.
 SERVED, STARTED, ROUNDS = (1000, 4000), (8, 48), 3
-#: Names of this machine that act as hosts of the elastic job, and the ranks on each.
-HOSTS, RANKS_OF_HOST = ("localhost", "127.0.0.1", socket.gethostname()), 16
+#: Numbers of hosts with a rank each, those of the elastic job, and the ranks on each of these.
+SPREAD, HOSTS, RANKS_OF_HOST = (1, 8, 32), 6, 8
+#: Stands for ssh to hosts that are addresses of this machine, and takes as long to log in.
+SSH = """#!/bin/sh
+while [ "$1" = -o ]; do shift 2; done
+shift
+while [ "$1" = -o ]; do shift 2; done
+sleep 0.2
+exec sh -c "$*"
+"""
+#: What horovodrun prints when a part of its start is done.
+DONE = {
+    "SSH was successful into all the remote hosts.": "ssh to all hosts",
+    "Host-to-host interface checking successful.": "interfaces of all hosts",
+}
 KEY = bytes(32)
 #: The server of horovodrun; prints its port.
 SERVER = f"""
@@ -89,13 +101,58 @@ def launched(target, launcher, ranks, log):
     return last["ready"] - last["begin"], last["done"] - begin
 
 
+def addresses(hosts):
+    """Addresses of this machine that horovodrun takes for other hosts."""
+    return [f"127.0.2.{number}" for number in range(1, hosts + 1)]
+
+
+def with_ssh(target, scratch):
+    """The environment of a job whose ssh is `SSH`."""
+    ssh = scratch / "bin" / "ssh"
+    ssh.parent.mkdir()
+    ssh.write_text(SSH)
+    ssh.chmod(0o755)
+    return {**target.environment, "PATH": f"{ssh.parent}:{target.environment['PATH']}"}
+
+
+def over(target, hosts, log):
+    """Seconds until each part of a start on hosts of one rank each, and CPU seconds of it all."""
+    words = ["-m", "horovod.runner.launch", "--gloo", "--verbose", "--disable-cache"]
+    words += ["-np", hosts, "-H", ",".join(f"{each}:1" for each in addresses(hosts))]
+    with tempfile.TemporaryDirectory() as scratch, open(log, "a") as output:
+        results = pathlib.Path(scratch, "results")
+        results.mkdir()
+        command = [target.python, "-u", *words]
+        command += [target.python, HERE / "start.py", "horovodrun", results]
+        before, begin, times = resource.getrusage(resource.RUSAGE_CHILDREN), time.time(), {}
+        with subprocess.Popen(
+            list(map(str, command)),
+            env=with_ssh(target, pathlib.Path(scratch)),
+            stdout=subprocess.PIPE,
+            stderr=output,
+            text=True,
+        ) as job:
+            for line in job.stdout:
+                output.write(line)
+                if line.strip() in DONE:
+                    times[DONE[line.strip()]] = time.time() - begin
+        if job.returncode:
+            raise RuntimeError(f"the job on {hosts} hosts ends with {job.returncode}; see {log}")
+        ranks = [json.loads(each.read_text()) for each in results.iterdir()]
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    times["last rank begun"] = max(each["begin"] for each in ranks) - begin
+    times["first allreduce"] = max(each["done"] for each in ranks) - begin
+    times["CPU"] = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return times
+
+
 def lost(target, log):
     """Seconds until an elastic job trains, and until it does again after one rank is killed."""
-    ranks = len(HOSTS) * RANKS_OF_HOST
+    ranks, hosts = HOSTS * RANKS_OF_HOST, addresses(HOSTS)
     with tempfile.TemporaryDirectory() as scratch, open(log, "a") as output:
         scratch = pathlib.Path(scratch)
         discovery = scratch / "discovery"
-        lines = [f"echo {host}:{RANKS_OF_HOST}" for host in HOSTS]
+        lines = [f"echo {host}:{RANKS_OF_HOST}" for host in hosts]
         discovery.write_text("\n".join(["#!/bin/sh", *lines, ""]))
         discovery.chmod(0o755)
         command = [target.python, "-m", "horovod.runner.launch", "--gloo", "-np", ranks]
@@ -104,7 +161,7 @@ def lost(target, log):
         command += [HERE / "elastic_start.py", scratch]
         begin = time.time()
         job = subprocess.Popen(
-            list(map(str, command)), env=target.environment, stdout=output, stderr=output
+            list(map(str, command)), env=with_ssh(target, scratch), stdout=output, stderr=output
         )
 
         def begun(number, ranks):
@@ -119,7 +176,7 @@ def lost(target, log):
         try:
             first = begun(1, ranks)
             killed = time.time()
-            os.kill(int(first[f"1-{HOSTS[1]}-0"][0]), signal.SIGKILL)
+            os.kill(int(first[f"1-{hosts[1]}-0"][0]), signal.SIGKILL)
             again = begun(2, ranks - RANKS_OF_HOST)
         finally:
             (scratch / "enough").touch()
@@ -148,9 +205,12 @@ def starts(repeat):
             init, whole = launched(target, launcher, ranks, log)
             timed("initialization", ranks, launcher, init)
             timed("first allreduce", ranks, launcher, whole)
+        for hosts in SPREAD:
+            for what, seconds in over(target, hosts, log).items():
+                timed(what, hosts, "horovodrun, a host each", seconds)
     first, again = lost(target, log)
-    timed("first allreduce", len(HOSTS) * RANKS_OF_HOST, "elastic", first)
-    timed("after a loss", len(HOSTS) * RANKS_OF_HOST, "elastic", again)
+    timed("first allreduce", HOSTS * RANKS_OF_HOST, "elastic", first)
+    timed("after a loss", HOSTS * RANKS_OF_HOST, "elastic", again)
     names = ("what", "ranks", "job")
     rows = [{**dict(zip(names, key)), **spread(seconds)} for key, seconds in times.items()]
     return rows, {"Horovod": found.version, **found.frameworks}

@@ -24,5 +24,8 @@ def test_starts_are_timed(built_horovod, tmp_path, monkeypatch):
     for launcher in ("horovodrun", "torchrun"):
         init, whole = starts.launched(target, launcher, 2, log)
         assert 0 < init < whole
+    times = starts.over(target, 2, log)
+    assert times.pop("CPU") > 0 and list(times.values()) == sorted(times.values())
+    monkeypatch.setattr(starts, "HOSTS", 2)
     monkeypatch.setattr(starts, "RANKS_OF_HOST", 1)
     assert min(starts.lost(target, log)) > 0

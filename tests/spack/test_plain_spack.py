@@ -24,6 +24,8 @@ _TIMEOUT = 1800
 @pytest.fixture(scope="module")
 def plain(spack, tmp_path_factory):
     """A function that gives the answers of a plain Spack to some specs."""
+    # an index of all packages takes longer than some solves
+    cache = tmp_path_factory.mktemp("cache")
 
     def answers(*specs, packages=None, fortran=True, options=()):
         home = tmp_path_factory.mktemp("plain")
@@ -32,7 +34,7 @@ def plain(spack, tmp_path_factory):
         scope.mkdir()
         (scope / "repos.yaml").write_text(yaml.safe_dump({"repos": {"builtin": str(builtin)}}))
         (scope / "bootstrap.yaml").write_text("bootstrap: {enable: false}\n")
-        environment = variables(spack, scope, home / "cache")
+        environment = variables(spack, scope, cache)
         if not fortran:
             environment["PATH"] = path_without(r".*gfortran.*", home / "bin")
         program = [spack.root / "bin" / "spack", "--color=never"]
