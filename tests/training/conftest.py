@@ -14,6 +14,16 @@ WORLDS = [("mpirun", 2), ("mpirun", 3), ("horovodrun --gloo", 2), ("horovodrun -
 KERAS_WORLDS = [WORLDS[0], WORLDS[3]]
 
 
+def pytest_runtest_teardown(item, nextitem):
+    """End ranks that the next test does not call: their background threads would go on polling.
+
+    A call starts them again.
+    """
+    following = nextitem.fixturenames if nextitem else ()
+    for name in {"ranks", "keras_ranks"} & set(item.fixturenames) - set(following):
+        item.funcargs[name].close()
+
+
 def world_name(world) -> str:
     return f"{world[0]}, {world[1]} ranks"
 
