@@ -75,8 +75,11 @@ if try "$@"; then
     say "nothing is broken"
     exit
 fi
-broken=()
-for each; do (($# == 1)) || ! try "$each" || continue; broken+=("$each"); done
+broken=("$@")
+if (($# > 1)); then
+    broken=()
+    for each; do try "$each" || broken+=("$each"); done
+fi
 say "broken: ${broken[*]}"
 # which of the two broke it: the packages, if all is well with the pair's
 checkout packages "${good[packages]}"

@@ -141,7 +141,6 @@ def job(
     command += ["--host-discovery-script", DIRECTORY / "discover_hosts.sh"]
     command += [target.python, program, *arguments]
     settings = {
-        "OMP_NUM_THREADS": "1",
         # milliseconds between operations: a slow job is quick enough here, and leaves the
         # machine's cores to a worker that is starting
         "HOROVOD_CYCLE_TIME": "20",

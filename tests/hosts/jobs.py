@@ -80,7 +80,6 @@ class Cluster:
         """That of a user who is logged in on a host, and has loaded Horovod."""
         settings = {
             "HOME": str(self.network.home),
-            "OMP_NUM_THREADS": "1",
             # milliseconds between operations: leaves cores to ranks that are starting
             "HOROVOD_CYCLE_TIME": "10",
             # also until the last rank has started

@@ -24,7 +24,7 @@ _TIMEOUT = 1800
 @pytest.fixture(scope="module")
 def plain(spack, tmp_path_factory):
     """A function that gives the answers of a plain Spack to some specs."""
-    # an index of all packages takes longer than some solves
+    # with an index of all packages, which takes a dozen seconds
     cache = tmp_path_factory.mktemp("cache")
 
     def answers(*specs, packages=None, fortran=True, options=()):
