@@ -174,9 +174,9 @@ class Rehearsal:
         self.built = kept.built(kept.packages(solution.read(lock.read_text(), lock.name)))
 
     def check_build(self) -> None:
-        script = shlex.quote(str(built.activation(self.environment, "spack") / "activate.sh"))
-        activation = [self.hvd("activate", self.environment), f". {script}"]
-        # in a shell without the modules, which the script loads
+        file = built.activation(self.environment, "spack") / "activate.sh"
+        # it loads the modules itself
+        activation = [self.hvd("activate", self.environment), f". {shlex.quote(str(file))}"]
         self._compare(self.shell(*activation, *_CHECK_BUILD))
 
     def _compare(self, text: str) -> None:
