@@ -1,6 +1,6 @@
 """A worker of an elastic job with Keras, of which one is lost; trains by fit() or by a tape.
 
-Usage: elastic_keras.py MOMENT, with before, after, commit, end or tape.
+Usage: elastic_keras.py MOMENT KERAS, with a moment of test_elastic_keras.py, and 2 or 3.
 """
 
 import json
@@ -8,15 +8,25 @@ import os
 import pathlib
 import signal
 import sys
+import time
 
-import horovod.tensorflow
-import horovod.tensorflow.keras as hvd
-import keras
-import numpy as np
-import tensorflow as tf
+MOMENT, KERAS = sys.argv[1:]
+os.environ["TF_USE_LEGACY_KERAS"] = str(int(KERAS == "2"))
+import horovod.tensorflow  # noqa: E402
+import horovod.tensorflow.keras as hvd  # noqa: E402
+import numpy as np  # noqa: E402
+import tensorflow as tf  # noqa: E402
 
-MOMENT = sys.argv[1]
+keras = tf.keras
 STEPS, EPOCHS = 8, 3
+LOST = pathlib.Path("lost")
+if MOMENT == "init" and os.environ["HOROVOD_RANK"] == "1" and not LOST.exists():
+    LOST.touch()
+    # the first worker waits for this one by then
+    time.sleep(2)
+    os.kill(os.getpid(), signal.SIGKILL)
+if MOMENT == "init":
+    os.environ["HOROVOD_GLOO_TIMEOUT_SECONDS"] = "10"
 hvd.init()
 model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, kernel_initializer="zeros")])
 optimizer = keras.optimizers.SGD(0.01, momentum=0.9)
@@ -24,9 +34,9 @@ optimizer = keras.optimizers.SGD(0.01, momentum=0.9)
 
 def lose(moment, batch):
     """End the second worker by a signal, once."""
-    first = not pathlib.Path("lost").exists()
-    if first and moment == MOMENT and state.epoch == 1 and batch == 3 and hvd.rank() == 1:
-        pathlib.Path("lost").touch()
+    here = state.epoch == (moment != "sync") and batch == 3
+    if here and moment == MOMENT and hvd.rank() == 1 and not LOST.exists():
+        LOST.touch()
         os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -34,6 +44,10 @@ kinds = horovod.tensorflow.elastic.TensorFlowKerasState, hvd.elastic.KerasState
 
 
 class State(kinds[MOMENT != "tape"]):
+    def sync(self):
+        lose("sync", 3)
+        super().sync()
+
     def save(self):
         # of a batch that has ended
         lose("commit", self.batch - 1)
@@ -102,7 +116,7 @@ def train(state):
 
 if MOMENT != "tape":
     # after: in groups
-    hvd.DistributedOptimizer(optimizer, groups=2 if MOMENT == "after" else None)
+    optimizer = hvd.DistributedOptimizer(optimizer, groups=2 if MOMENT == "after" else None)
 model.compile(optimizer, "mse")
 state = State(model, batch=0, epoch=0)
 train(state)
