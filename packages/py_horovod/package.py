@@ -766,6 +766,8 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     patch("patches/tf-types.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/runner/driver/driver_service.py#L77-L91
     patch("patches/elastic-unreachable.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/timeline.cc#L298-L328
+    patch("patches/timeline-writer.patch", when="@0.28.1")
 
     @property
     def parallel(self) -> bool:
