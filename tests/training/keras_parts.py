@@ -389,6 +389,8 @@ def adasum_of_a_function(world):
     def refuse():
         raise AssertionError("forked")
 
+    # a name of the release, which does fork
+    assert callable(hvd.gpu_available)
     function = tf.function(lambda x: hvd.allreduce(x, op=hvd.Adasum))
     with unittest.mock.patch("os.fork", refuse):
         try:
