@@ -95,9 +95,7 @@ def test_slices_of_a_mixed_group_keep_their_shape(horovod_tree, version):
         "Compression": mock.MagicMock(),
         "handle_average_backwards_compatibility": lambda op, average: op,
         "rocm_built": lambda: False,
-        # the second in 0.28.1, by adasum-gpus.patch
         "gpu_available": lambda framework: False,
-        "_check_has_gpu": lambda: False,
         "size": lambda: 2,
         "check_num_rank_power_of_2": lambda ranks: True,
         "grouped_allgather": lambda parts, **_: parts,

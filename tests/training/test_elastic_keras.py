@@ -2,15 +2,13 @@
 
 import dataclasses
 import json
-import os
 import pathlib
 
 import numpy as np
 import pytest
 
-from tests import kept
 from tests.build import elastic
-from tests.training.test_keras_2 import PINNED
+from tests.training import test_keras_2
 
 PROGRAM = pathlib.Path(__file__).with_name("elastic_keras.py")
 PLACE = r"epoch (?P<epoch>\d+), batch (?P<batch>\d+), step (?P<step>\d+)"
@@ -49,12 +47,8 @@ def trained(alone, order):
 def job(built, directory, moment, keras):
     target = built.target
     if keras == 2:
-        path = [
-            target.environment.get("PYTHONPATH"),
-            kept.packages("tf-keras", PINNED, "--no-deps"),
-        ]
-        variables = {"PYTHONPATH": os.pathsep.join(map(str, filter(None, path)))}
-        target = dataclasses.replace(target, environment={**target.environment, **variables})
+        environment = {**target.environment, **test_keras_2.variables(built)}
+        target = dataclasses.replace(target, environment=environment)
     return elastic.job(target, directory, moment, keras, program=PROGRAM)
 
 

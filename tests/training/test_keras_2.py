@@ -27,12 +27,16 @@ RIGHT = {
 }
 
 
+def variables(built):
+    """The environment variables with which a build finds Keras 2."""
+    keras_2 = kept.packages("tf-keras", PINNED, "--no-deps")
+    path = [built.target.environment.get("PYTHONPATH", ""), str(keras_2)]
+    return {"PYTHONPATH": os.pathsep.join(filter(None, path))}
+
+
 @pytest.mark.parametrize("launcher", LAUNCHED)
 def test_as_one_process(built_tensorflow, tmp_path, launcher):
-    keras_2 = kept.packages("tf-keras", PINNED, "--no-deps")
-    path = [built_tensorflow.target.environment.get("PYTHONPATH", ""), str(keras_2)]
-    variables = {"PYTHONPATH": os.pathsep.join(filter(None, path))}
     program = PROGRAM.read_text().replace("sys.argv[1]", repr(str(tmp_path)))
-    said = ranks_of(built_tensorflow, launcher, program, tmp_path, **variables)
+    said = ranks_of(built_tensorflow, launcher, program, tmp_path, **variables(built_tensorflow))
     for name, times in RIGHT.items():
         assert said.count(f"{name}: True") == 2 * times, said
