@@ -768,6 +768,10 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     patch("patches/elastic-unreachable.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/timeline.cc#L298-L328
     patch("patches/timeline-writer.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/ops/nccl_operations.cc#L1259
+    patch("patches/nccl-reducescatter.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/operations.cc#L1807-L1808
+    patch("patches/reducescatter-mean.patch", when="@0.28.1")
 
     @property
     def parallel(self) -> bool:

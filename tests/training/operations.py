@@ -1,6 +1,7 @@
 """Run by each rank: a collective of drawn tensors of PyTorch."""
 
 import contextlib
+import time
 import unittest.mock
 from functools import partial
 
@@ -109,6 +110,46 @@ def without_a_backward_pass(world):
 
 def mean_of_a_large_integer(world, number):
     return world.hvd.allreduce(torch.tensor(number)).item()
+
+
+def means_of_large_halves(world):
+    """Means that float16 has, of numbers whose sum it has not."""
+    hvd, x = world.hvd, torch.full((world.size, 2), 40000.0, dtype=torch.float16)
+    found = [hvd.allreduce(x), hvd.reducescatter(x), *hvd.grouped_reducescatter([x, x])]
+    return torch.cat(found).unique().tolist()
+
+
+def scaled_integers(world):
+    """Integers by a factor whose inverse is no divisor."""
+    least = torch.tensor([torch.iinfo(torch.int64).min, 5])
+    ends = world.hvd.allreduce(least, op=world.hvd.Min, prescale_factor=-1.0)
+    zeros = torch.zeros(2, dtype=torch.int32)
+    world.hvd.allreduce(zeros, op=world.hvd.Sum, prescale_factor=float("inf"))
+    return ends[1].item()
+
+
+def join_during_an_operation(world):
+    """Sums of an operation that some ranks have begun before they join, and others begin then."""
+    found = []
+    for _ in range(3):  # new, and cached
+        if world.rank == 0:
+            time.sleep(0.3)
+        x = torch.full((3,), world.rank + 1.0)
+        handle = world.hvd.allreduce_async(x, op=world.hvd.Sum, name="before joining")
+        world.hvd.join()
+        found += world.hvd.synchronize(handle).tolist()
+    return found
+
+
+def set_after_a_removed_one(world):
+    """A sum in a process set that is made after another, of other ranks, is removed."""
+    hvd, sums = world.hvd, []
+    for members in (range(world.size - 1), range(1, world.size)):
+        made = hvd.add_process_set(list(members))
+        if world.rank in members:
+            sums.append(hvd.allreduce(torch.ones(1), op=hvd.Sum, process_set=made).item())
+        hvd.remove_process_set(made)
+    return sums
 
 
 def counted(world):

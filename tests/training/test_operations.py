@@ -185,6 +185,30 @@ def test_means_of_large_integers_are_exact(ranks):
     assert found == [number] * ranks.size
 
 
+def test_means_of_large_halves(ranks):
+    """mean.patch"""
+    assert ranks.values("operations.means_of_large_halves") == [[40000.0]] * ranks.size
+
+
+def test_integers_are_scaled_by_any_factor(ranks):
+    """mean.patch"""
+    assert ranks.values("operations.scaled_integers") == [-5] * ranks.size
+
+
+def test_join_awaits_the_operations_before_it(ranks):
+    """join.patch"""
+    total = ranks.size * (ranks.size + 1) / 2
+    found = ranks.values("operations.join_during_an_operation")
+    assert found == [[total] * 9] * ranks.size
+
+
+def test_a_set_after_a_removed_one(ranks):
+    """process-sets.patch"""
+    total = ranks.size - 1
+    inner = [[total, total]] * (ranks.size - 2)
+    assert ranks.values("operations.set_after_a_removed_one") == [[total], *inner, [total]]
+
+
 def test_means_of_large_integers_are_exact_in_tensorflow(keras_ranks):
     number = 2**53 + 3
     found = keras_ranks.values("operations_tensorflow.mean_of_a_large_integer", number=number)
