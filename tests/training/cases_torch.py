@@ -351,11 +351,12 @@ def clipping_by_value(world):
     return train(world, *begin(world), before_step=clip)
 
 
+def clip(model):
+    nn.utils.clip_grad_norm_(model.parameters(), 0.05)
+
+
 @case
 def clipping_without_synchronize(world):
-    def clip(model):
-        nn.utils.clip_grad_norm_(model.parameters(), 0.05)
-
     return train(world, *begin(world), after_backward=clip)
 
 
@@ -510,6 +511,39 @@ def unfrozen_later(world):
     return train(world, model, optimizer, 2, first=2)
 
 
+@case(ddp=False)
+def parameter_that_is_replaced(world):
+    model, optimizer = begin(world)
+    train(world, model, optimizer, 2)
+    old, new = model[0].weight, nn.Parameter(model[0].weight.detach().clone())
+    model[0].weight = optimizer.param_groups[0]["params"][0] = new
+    del optimizer.state[old]
+    return train(world, model, optimizer, 2, first=2, after_backward=clip)
+
+
+@case(ddp=False)
+def group_that_is_replaced(world):
+    model = network()
+    groups = [{"params": model[index].parameters()} for index in (0, 2)]
+    model, optimizer = world.distribute(model, torch.optim.SGD(groups, lr=0.1), groups=2)
+    del optimizer.param_groups[1]
+    model[2] = nn.Linear(8, 3, dtype=torch.float64)
+    optimizer.add_param_group({"params": model[2].parameters()})
+    return train(world, model, optimizer, after_backward=clip)
+
+
+@case(ddp=False, rounding=torch.float32)
+def converted_and_back_on_one_rank(world):
+    model, optimizer = begin(world, network(dtype=torch.float32))
+
+    def loss(step):
+        if step == 2 and world.rank == 0:
+            model.double().float()
+        return loss_of(model, *world.batch(*samples(step, dtype=torch.float32)))
+
+    return train(world, model, optimizer, loss=loss, after_backward=clip)
+
+
 class Branches(nn.Module):
     """Two networks, of which a sample takes one."""
 
@@ -612,17 +646,41 @@ def adversaries(world, freeze):
 @case(ddp=False)
 def two_optimizers_in_one_backward_pass(world):
     """Of layers whose parameters have equal names."""
+    return train_layers(world, network(), lambda step: None)
+
+
+@case(ddp=False)
+def optimizer_whose_parameters_are_all_unfrozen_later(world):
     model = network()
+    model[0].requires_grad_(False)
+    return train_layers(world, model, lambda step: model[0].requires_grad_(step >= 2))
+
+
+def train_layers(world, model, before_step):
     _, first = world.distribute(model[0], sgd(model[0]))
     _, second = world.distribute(model[2], sgd(model[2]))
     for step in range(STEPS):
+        before_step(step)
         x, y = world.batch(*samples(step))
         first.zero_grad()
         second.zero_grad()
         loss_of(model, x, y).backward()
+        clip(model)
         first.step()
         second.step()
     return {**snapshot(model, first), **{f"2 {n}": v for n, v in snapshot(model, second).items()}}
+
+
+@case(ddp=False)
+def optimizer_that_only_some_ranks_have(world):
+    """It has the names of the parameters that all ranks train."""
+    model, members = network(), max(1, world.size - 1)
+    if not world.one_process:
+        chosen = world.process_set(range(members))
+        if world.rank < members:
+            options = {"named_parameters": model.named_parameters(), "process_set": chosen}
+            world.hvd.DistributedOptimizer(sgd(model), **options)
+    return train(world, *begin(world))
 
 
 @case
@@ -819,6 +877,19 @@ def sparse_embeddings_unused_on_one_rank(world):
 @case(ddp=False)
 def sparse_embeddings_as_dense(world):
     return train_words(world, torch.optim.SGD, lambda rank: True, sparse_as_dense=True)
+
+
+@case(ddp=False)
+def sparse_embeddings_as_dense_unused_on_one_rank(world):
+    kind, options = torch.optim.SparseAdam, {"sparse_as_dense": True}
+    return train_words(world, kind, lambda rank: rank == 0, **options)
+
+
+@case(ddp=False)
+def synchronized_batch_norm_in_eval_mode(world):
+    kind = nn.BatchNorm1d if world.one_process else world.hvd.SyncBatchNorm
+    model = nn.Sequential(nn.Linear(5, 4), kind(4).eval(), nn.Linear(4, 3)).double()
+    return train(world, *begin(world, model))
 
 
 @case(rounding=torch.bfloat16)

@@ -41,6 +41,20 @@ def what_was_synchronized_is_restored():
     assert model.weight.item() == 3.0
 
 
+def what_changed_in_place_is_restored():
+    hvd.init()
+    optimizer = torch.optim.SGD(model_of(1.0).parameters(), lr=1.0)
+    scheduler = torch.optim.lr_scheduler.StepLR(hvd.DistributedOptimizer(optimizer), 1)
+    state = hvd.elastic.TorchState(losses=[1.0], scheduler=scheduler)
+    state.sync()
+    for _ in range(2):
+        state.losses.append(2.0)
+        optimizer.step()
+        scheduler.step()
+        state.restore()
+        assert (state.losses, scheduler.last_epoch) == ([1.0], 0)
+
+
 def fewer_samples_than_ranks():
     hvd.init()
     with mock.patch.multiple("horovod.torch.elastic.sampler", size=lambda: 5, rank=lambda: 4):

@@ -4,8 +4,9 @@ import copy
 import pickle
 
 import torch
-from cases_torch import loss_of, network, samples, sgd
+from cases_torch import clip, loss_of, network, samples, sgd
 from torch.autograd import forward_ad
+from torch.utils.checkpoint import checkpoint
 
 
 def message(function, *arguments, **options):
@@ -37,6 +38,59 @@ def refuse_a_sum_of_sums(world):
     backward(world, model)
     optimizer.synchronize()
     return message(backward, world, model)
+
+
+def refuse_to_add_to_a_sum_after_a_step(world):
+    """reduced already and would be reduced twice
+    optimizer.zero_grad()"""
+    model, optimizer = prepared(world, op=world.hvd.Sum)
+    backward(world, model)
+    optimizer.step()
+    return message(backward, world, model)
+
+
+def refuse_to_clip_before_the_last_pass(world):
+    """AssertionError: The gradient of
+    was changed before the last of 2 backward passes
+    Call optimizer.synchronize() before"""
+    model, optimizer = prepared(world, backward_passes_per_step=2)
+    backward(world, model)
+    clip(model)
+    return message(optimizer.step)
+
+
+def refuse_a_layer_in_two_reentrant_checkpoints(world):
+    """AssertionError: The gradient of
+    was computed twice in one backward pass
+    use_reentrant=False"""
+    model, _ = prepared(world)
+    layer = torch.nn.Linear(3, 3, dtype=torch.float64)
+    layer, _of_layer = world.distribute(layer, sgd(layer))
+    out = model(samples(0)[0])
+    for _ in range(2):
+        out = checkpoint(layer, out, use_reentrant=True)
+    # computed first in the backward pass, which waits for the others at its end
+    return message((layer(out).sum() + out.sum()).backward)
+
+
+def refuse_to_step_in_a_backward_pass(world):
+    """AssertionError: The gradient of
+    was removed during the backward pass
+    when loss.backward() has returned"""
+    model, optimizer = prepared(world)
+
+    def step(p):
+        optimizer.step()
+        optimizer.zero_grad()
+
+    model[2].bias.register_post_accumulate_grad_hook(step)
+    return message(backward, world, model)
+
+
+def refuse_to_broadcast_what_is_no_tensor(world):
+    """ValueError: '_extra_state' is no tensor but a dict
+    broadcast_object()"""
+    return message(world.hvd.broadcast_parameters, {"_extra_state": {}}, root_rank=0)
 
 
 def refuse_a_gradient_with_a_graph(world):
