@@ -539,12 +539,12 @@ def batch_normalization_where_a_rank_has_no_samples(world):
 # Mixed precision
 
 
-def overflowing(world, optimizer, sample):
+def overflowing(world, optimizer, sample, wrap=True):
     """Train with half precision, where one sample of the second step overflows."""
     keras.config.set_dtype_policy("mixed_float16")
     keras.config.set_floatx("float32")
     model = network(dtype="float32")
-    model.compile(world.distribute(optimizer), "mse")
+    model.compile(world.distribute(optimizer) if wrap else optimizer, "mse")
     world.share(model)
     for step in range(STEPS):
         x, y = (each.astype("float32") for each in samples(step))
@@ -564,6 +564,14 @@ def overflow_on_one_rank(world):
 def loss_scaling_inside(world):
     """The optimizer that is distributed scales the loss itself."""
     return overflowing(world, optimizers.LossScaleOptimizer(sgd()), 0)
+
+
+@case(rounding="float16")
+def overflow_of_several_optimizers(world):
+    """Each of which is distributed."""
+    parts = {".*bias": world.distribute(sgd(momentum=0.5))}
+    both = optimizers.MultiOptimizer(optimizers.OptimizerMap(world.distribute(sgd()), parts))
+    return overflowing(world, both, -1, wrap=False)
 
 
 # Optimizers that have been used
@@ -725,6 +733,22 @@ def optimizer_of_rank_0_by_callback(world):
     if not world.one_process:
         callbacks = [world.hvd.callbacks.BroadcastGlobalVariablesCallback(0)]
     return fit(world, model, optimizer, callbacks=callbacks)
+
+
+@case
+def weights_of_rank_0_by_callback(world):
+    """Before the first batch, of each fit()."""
+    model, callbacks = network(), []
+    model.compile(world.distribute(sgd()), "mse")
+    if not world.one_process:
+        callbacks = [world.hvd.callbacks.BroadcastGlobalVariablesCallback(0)]
+    for first in (0, 2):
+        if world.rank:
+            for each in model.weights:
+                each.assign(each * 2)
+        x, y, size = world.batches([samples(step) for step in (first, first + 1)])
+        model.fit(x, y, batch_size=size, shuffle=False, verbose=0, callbacks=callbacks)
+    return model
 
 
 @case

@@ -224,6 +224,48 @@ def overflow():
     ]
 
 
+def eager_overflow():
+    """Weights after one rank's overflow in a loop, and a step that all ranks take."""
+    optimizer = keras.mixed_precision.LossScaleOptimizer(hvd.DistributedOptimizer(sgd()))
+    model = network()
+    for factor in (np.inf if hvd.rank() else 1.0, 1.0):
+        with tf.GradientTape() as tape:
+            loss = (
+                optimizer.get_scaled_loss(tf.reduce_mean((model(mine[0]) - mine[1]) ** 2)) * factor
+            )
+        weights = model.trainable_variables
+        grads = optimizer.get_unscaled_gradients(tape.gradient(loss, weights))
+        optimizer.apply_gradients(zip(grads, weights))
+    return model
+
+
+def weights_of_rank_0(kind):
+    """By the callback, before the first batch of each fit()."""
+    model = network()
+    model.compile(hvd.DistributedOptimizer(kind(0.1, momentum=0.9)), "mse")
+    start = [hvd.callbacks.BroadcastGlobalVariablesCallback(0)]
+    for epochs in (1, STEPS - 1):
+        if hvd.rank():
+            model.set_weights([2 * each for each in model.get_weights()])
+        trained(model, epochs=epochs, callbacks=start)
+    return model
+
+
+def state_of_rank_0(kind):
+    """Of an elastic job, which a new worker has not trained in: the optimizer's and the scale."""
+    model = network()
+    optimizer = keras.mixed_precision.LossScaleOptimizer(kind(0.1, momentum=0.9))
+    model.compile(optimizer, "mse")
+    if hvd.rank() == 0:
+        for _ in range(2):
+            model.train_on_batch(*whole)
+        optimizer._loss_scale.current_loss_scale.assign(8.0)
+    hvd.elastic.KerasState(model).sync()
+    sums = [float(tf.reduce_sum(tf.cast(each, tf.float32))) for each in optimizer.variables()]
+    scale = [float(optimizer.loss_scale), float(optimizer.dynamic_counter)]
+    return hvd.allgather(tf.constant([[*sums, *scale]])).numpy()
+
+
 def used(wrap, x, y, optimizer):
     """Weights and steps of an optimizer that is wrapped after two steps."""
     model = network()
@@ -307,6 +349,11 @@ for optimizers in (keras.optimizers, keras.optimizers.legacy):
     wrapped = used(hvd.DistributedOptimizer, *mine, optimizers.Adam(0.1))
     alike = (np.allclose(ours, theirs, atol=1e-5) for ours, theirs in zip(wrapped, alone))
     show("wrapped after steps", all(alike))
+    show("weights of rank 0", same(weights_of_rank_0(optimizers.SGD)))
+    state = state_of_rank_0(optimizers.SGD)
+    show(
+        "state of rank 0", len(np.unique(state, axis=0)) == 1 and tuple(state[0, -2:]) == (8.0, 2)
+    )
 # which no configuration has
 model = fit(network(), keras.optimizers.legacy.SGD(lambda: 0.1, momentum=0.9))
 show("rate of a function", same(model))
@@ -314,5 +361,7 @@ show("refused", "distributed already" in message(hvd.DistributedOptimizer, model
 scaled = keras.mixed_precision.LossScaleOptimizer(keras.optimizers.SGD(0.1))
 told = message(hvd.DistributedOptimizer, scaled)
 show("refused", "LossScaleOptimizer(hvd.DistributedOptimizer" in told)
+# a step of the whole batch
+show("skipped step", same(eager_overflow(), wanted=loop(sgd(), data=whole, steps=1).get_weights()))
 result = hvd.allgather(tf.constant([overflow()])).numpy()
 show("overflow", len(np.unique(result, axis=0)) == 1 and result[0, 0] == 2.0 ** (15 - STEPS))

@@ -188,6 +188,60 @@ def variables_that_ranks_use(world, within):
     return found
 
 
+def functions_with_other_gradients(world):
+    """Of the same variables: both, the first one, and those of a function that ranks differ in."""
+    hvd = world.tensorflow
+    variables = [tf.Variable(1.0), tf.Variable(1.0)]
+
+    @tf.function
+    def step(used):
+        with tf.GradientTape() as tape:
+            loss = 1.0 * variables[0] + (variables[1] if used[world.rank] else 0.0)
+        return hvd.DistributedGradientTape(tape).gradient(loss, variables)
+
+    all_ranks, no_rank = [True] * world.size, [False] * world.size
+    some_ranks = [True] + no_rank[1:]
+    found = [step(tuple(used)) for used in (all_ranks, no_rank, all_ranks)]
+    # ranks that differ may change at other times
+    other = [tf.Variable(1.0), tf.Variable(1.0)]
+    variables[:] = other
+    step = tf.function(step.python_function)
+    found += [step(tuple(used)) for used in (some_ranks, all_ranks, some_ranks[::-1])]
+    return [[each if each is None else float(each) for each in of] for of in found]
+
+
+def passes_with_other_gradients(world, within):
+    """Three variables after two steps: without gradients, with them, and with some passes'."""
+    variables = [keras.Variable(1.0, dtype="float32") for _ in range(3)]
+    options = {"backward_passes_per_step": 2, "average_aggregated_gradients": True}
+    optimizer = world.distribute(keras.optimizers.SGD(0.1), **options)
+    optimizer.build(variables)
+
+    def step(first):
+        with tf.GradientTape() as tape:
+            loss = variables[1].value + (variables[2].value if first else 0.0)
+        optimizer.apply(tape.gradient(loss, [each.value for each in variables]), variables)
+
+    decorated = tf.function(step) if within else step
+    for first in (True, False, True, False):
+        decorated(first)
+    return [float(each.value) for each in variables]
+
+
+def passes_after_a_reset(world):
+    """Steps after a pass, a reset of the elastic job, and another pass; and after the next one."""
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile(world.distribute(keras.optimizers.SGD(0.1), backward_passes_per_step=2), "mse")
+    state = world.hvd.elastic.KerasState(model)
+    found = []
+    for reset in (state.sync, state.restore, lambda: None):
+        model.train_on_batch(np.ones((1, 1)), np.ones((1, 1)))
+        found.append(int(model.optimizer.iterations.value))
+        reset()
+    model.train_on_batch(np.ones((1, 1)), np.ones((1, 1)))
+    return [*found, int(model.optimizer.iterations.value)]
+
+
 def operations_of_a_function(world):
     """They are under way at the same time, so that Horovod can fuse them."""
     hvd = world.tensorflow
@@ -221,9 +275,21 @@ def different_metrics(world):
 
 
 def mean_of_metrics(world):
-    logs = {"loss": float(world.rank)}
+    """Of a number, and of one for each class."""
+    logs = {"loss": float(world.rank), "f1": np.array([1.0, world.rank])}
     world.hvd.callbacks.MetricAverageCallback().on_epoch_end(0, logs)
-    return [type(logs["loss"]).__name__, logs["loss"]]
+    return [type(logs["loss"]).__name__, logs["loss"], logs["f1"].tolist()]
+
+
+def different_numbers_of_gradients(world):
+    variables = [tf.Variable(1.0) for _ in range(2 + world.rank)]
+    with tf.GradientTape() as tape:
+        loss = sum(each * each for each in variables)
+    try:
+        world.tensorflow.DistributedGradientTape(tape).gradient(loss, variables)
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def different_numbers_of_variables(world):
@@ -348,6 +414,14 @@ def refused_optimizers(world):
     return told
 
 
+def made_of_a_configuration(world):
+    """It is not distributed, and can be, in the same way."""
+    optimizer = world.distribute(keras.optimizers.SGD(0.1))
+    made = optimizer.from_config(optimizer.get_config())
+    before = hasattr(type(made), "register_local_var")
+    return [before, type(world.distribute(made)) is type(optimizer)]
+
+
 def by_name(world):
     return world.distribute("adam").name.rstrip("_0123456789")
 
@@ -363,6 +437,17 @@ def momentum_with_loss_scale(world):
     inner.momentums[0].assign([8.0])
     keras_3.set_learning_rate(optimizer, 0.25, True)
     return [float(inner.momentums[0].value[0]), float(inner.learning_rate)]
+
+
+def momentum_without_the_rate(world):
+    """Muon's, which is that of gradients."""
+    from horovod._keras import keras_3
+
+    optimizer = keras.optimizers.Muon(0.5)
+    optimizer.build([keras.Variable([[1.0]]), keras.Variable([1.0])])
+    optimizer.momentums[0].assign([[8.0]])
+    keras_3.set_learning_rate(optimizer, 0.25, True)
+    return float(optimizer.momentums[0].value[0][0])
 
 
 def best_model_checkpoint(world):

@@ -22,6 +22,9 @@ RIGHT = {
     "normalized": 3,
     "momentum": 2,
     "wrapped after steps": 2,
+    "skipped step": 1,
+    "weights of rank 0": 2,
+    "state of rank 0": 2,
     "rate of a function": 1,
     "refused": 4,
 }

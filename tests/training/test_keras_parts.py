@@ -47,6 +47,26 @@ def test_ranks_use_other_variables_from_step_to_step(keras_ranks, within):
     assert found == [right] * size
 
 
+def test_functions_have_other_gradients_of_the_same_variables(keras_ranks):
+    """tf-missing-gradients.patch"""
+    size = keras_ranks.size
+    some, all_ranks = [1.0, pytest.approx(1 / size)], [1.0, 1.0]
+    right = [all_ranks, [1.0, None], all_ranks, some, all_ranks, some]
+    found = keras_ranks.values("keras_parts.functions_with_other_gradients")
+    assert found == [right] * size
+
+
+@pytest.mark.parametrize("within", [False, True], ids=["eagerly", "in functions"])
+def test_passes_have_other_gradients(keras_ranks, within):
+    found = keras_ranks.values("keras_parts.passes_with_other_gradients", within=within)
+    assert found == [pytest.approx([1.0, 0.8, 0.9])] * keras_ranks.size
+
+
+def test_passes_begin_anew_after_a_reset(keras_ranks):
+    found = keras_ranks.values("keras_parts.passes_after_a_reset")
+    assert found == [[0, 0, 0, 1]] * keras_ranks.size
+
+
 def test_what_tensorflow_1_had(keras_ranks):
     size = keras_ranks.size
     assert keras_ranks.values("keras_parts.broadcast_object_fn") == [{"rank": 1}] * size
@@ -99,6 +119,7 @@ def test_elastic_functions_raise_what_is_not_horovods(keras_ranks):
     ("part", "words"),
     [
         ("a_group_whose_first_tensors_differ", "Mismatched ALLREDUCE tensor shapes"),
+        ("different_numbers_of_gradients", "Ranks have different numbers of gradients"),
         ("different_metrics", "Give each rank the same validation data"),
         (
             "different_numbers_of_variables",
@@ -114,7 +135,8 @@ def test_ranks_that_differ_get_an_error(keras_ranks, part, words):
 def test_metrics_are_numbers_of_python(keras_ranks):
     size = keras_ranks.size
     found = keras_ranks.values("keras_parts.mean_of_metrics")
-    assert found == [["float", pytest.approx((size - 1) / 2)]] * size
+    mean = pytest.approx((size - 1) / 2)
+    assert found == [["float", mean, [1.0, mean]]] * size
 
 
 def test_state_of_variables_is_synchronized(keras_ranks):
@@ -134,4 +156,6 @@ def test_optimizers_and_callbacks_of_keras_3(keras_ranks):
     size = keras_ranks.size
     assert keras_ranks.values("keras_parts.by_name") == ["adam"] * size
     assert keras_ranks.values("keras_parts.momentum_with_loss_scale") == [[4.0, 0.25]] * size
+    assert keras_ranks.values("keras_parts.momentum_without_the_rate") == [8.0] * size
+    assert keras_ranks.values("keras_parts.made_of_a_configuration") == [[False, True]] * size
     assert keras_ranks.values("keras_parts.best_model_checkpoint") == ["True"] * size
