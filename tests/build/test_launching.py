@@ -1,6 +1,6 @@
 """What our patches change in horovodrun over Gloo: which ranks it starts, and that it ends.
 
-launcher-hosts.patch, launcher-commands.patch, launcher-output.patch, launch-errors.patch and
+launcher-hosts.patch, launcher-commands.patch, launcher-output.patch, launcher-cache.patch, launch-errors.patch and
 elastic-ends.patch; the programs end by SIGALRM where they would wait for ever.
 """
 
@@ -244,3 +244,23 @@ except RuntimeError as error:
 def test_an_elastic_job_goes_on_or_ends(unbuilt, name):
     body, said = BODIES[name]
     assert unbuilt("0.28.1").run(LIMIT + ELASTIC.replace("BODY", body)) == f"{said}\n"
+
+
+CACHE = """
+import os, sys
+from horovod.runner.util import cache
+folder, content = sys.argv[1:]
+os.makedirs(folder)
+path = os.path.join(folder, "cache.bin")
+open(path, "w").write(content)
+first = cache.Cache(folder, 60, "hosts")
+read = open(path)
+first.put("key", "value")
+print(cache.Cache(folder, 60, "hosts").get("key"), read.read() == content, os.listdir(folder))
+"""
+
+
+@pytest.mark.parametrize("content", ["", "half a fi"])
+def test_launchers_share_a_cache(unbuilt, tmp_path, content):
+    said = unbuilt("0.28.1").run(CACHE, tmp_path / "cache", content)
+    assert said == "value True ['cache.bin']\n"
