@@ -1,7 +1,9 @@
 """What our patches change in horovodrun over Gloo: which ranks it starts, and that it ends.
 
-launcher-hosts.patch, launcher-commands.patch, launcher-output.patch, launcher-cache.patch, launch-errors.patch and
-elastic-ends.patch; the programs end by SIGALRM where they would wait for ever.
+launcher-hosts.patch, launcher-commands.patch, launcher-output.patch, launcher-cache.patch,
+launch-errors.patch and elastic-ends.patch.
+
+The programs end by SIGALRM where they would wait for ever.
 """
 
 import os
