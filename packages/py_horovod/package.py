@@ -772,6 +772,16 @@ class PyHorovod(PythonPackage, CudaPackage, ROCmPackage):
     patch("patches/nccl-reducescatter.patch", when="@0.28.1")
     # https://github.com/horovod/horovod/blob/v0.28.1/horovod/common/operations.cc#L1807-L1808
     patch("patches/reducescatter-mean.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/runner/gloo_run.py#L261-L263
+    patch("patches/launcher-hosts.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/runner/gloo_run.py#L80-L104
+    patch("patches/launcher-commands.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/runner/common/util/safe_shell_exec.py
+    patch("patches/launcher-output.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/runner/elastic/driver.py#L240-L272
+    patch("patches/elastic-ends.patch", when="@0.28.1")
+    # https://github.com/horovod/horovod/blob/v0.28.1/horovod/runner/util/cache.py#L70-L99
+    patch("patches/launcher-cache.patch", when="@0.28.1")
 
     @property
     def parallel(self) -> bool:
