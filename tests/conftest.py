@@ -11,11 +11,11 @@ from typing import Optional
 import pytest
 
 from hvd.cli.testing import TIERS
+from hvd.core.options import Sources
 from hvd.fetch import source
 from hvd.model import recipe, specs
 from hvd.model.versions import pinned
 from hvd.solve import location
-from hvd.solve.location import Sources
 from hvd.solve.spack import Spack
 from tests import needs
 from tests.checkout import run

@@ -16,7 +16,7 @@ from hvd.ci import gitlab
 from hvd.ci.sites import stale
 from hvd.core import paths
 from hvd.core.errors import HvdError
-from hvd.engines.pipeline import Options
+from hvd.core.options import Options
 from hvd.model import environment, site
 from hvd.model.versions import pinned
 from tests.unit.building import spec

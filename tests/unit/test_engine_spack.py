@@ -12,6 +12,7 @@ import yaml
 
 from hvd.core import paths
 from hvd.core.errors import HvdError
+from hvd.core.options import Sources
 from hvd.core.run import Run, StageFailed
 from hvd.engines.engine_spack import SpackEngine, pair_of
 from hvd.fetch import clone
@@ -20,7 +21,6 @@ from hvd.model import environment
 from hvd.model.built import Modification, Software
 from hvd.model.versions import Pair, Pin, pinned
 from hvd.solve import location, queries
-from hvd.solve.location import Sources
 from tests.checkout import commit
 from tests.unit.building import (
     BUILT,

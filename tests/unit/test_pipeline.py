@@ -8,16 +8,15 @@ import pytest
 
 from hvd.core import lock, paths
 from hvd.core.errors import HvdError
+from hvd.core.options import Options, Sources
 from hvd.core.run import StageFailed
 from hvd.engines import components, engine_spack, pipeline
 from hvd.engines.engine_spack import SpackEngine
-from hvd.engines.pipeline import Options
 from hvd.model import built, environment
 from hvd.model.solution import DagNode
 from hvd.model.versions import pinned
 from hvd.report import RunReport
 from hvd.smoke.run import Check
-from hvd.solve.location import Sources
 from hvd.solve.spack import Spack
 from tests import builds
 

@@ -8,9 +8,9 @@ import pytest
 
 from hvd.core import paths
 from hvd.core.errors import HvdError
+from hvd.core.options import Options
 from hvd.core.run import StageFailed
 from hvd.engines import engine_spack, solve_all
-from hvd.engines.pipeline import Options
 from hvd.model import environment
 from hvd.model.versions import pinned
 from hvd.solve import kept, repo_index

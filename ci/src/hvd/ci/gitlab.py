@@ -17,10 +17,10 @@ import yaml
 from hvd.core import lock, paths, process, stamp
 from hvd.core.errors import HvdError
 from hvd.core.files import write_atomically
+from hvd.core.options import Options
 from hvd.core.run import Run
 from hvd.engines import engine_spack, pipeline
 from hvd.engines.engine_spack import SpackEngine
-from hvd.engines.pipeline import Options
 from hvd.model import environment, solution
 from hvd.model.environment import EXTERNALS, HOROVOD, Environment
 from hvd.solve.spack import Spack

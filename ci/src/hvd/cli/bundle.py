@@ -11,10 +11,10 @@ from typing import Optional
 
 from hvd.cli.common import SOURCES, EnvironmentArgument, SpecOption, chosen, option, takes
 from hvd.core import console, lock, paths, process
+from hvd.core.options import Options
 from hvd.core.run import Run
 from hvd.deliver import bundle as bundles
 from hvd.engines import pipeline
-from hvd.engines.pipeline import Options
 from hvd.host import framework
 
 

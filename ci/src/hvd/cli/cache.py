@@ -15,11 +15,11 @@ from hvd.cli.common import (
     takes,
 )
 from hvd.core import lock, paths, process
+from hvd.core.options import Options
 from hvd.core.run import Run
 from hvd.deliver import cache
 from hvd.engines import engine_spack, pipeline
 from hvd.engines.engine_spack import pair_of
-from hvd.engines.pipeline import Options
 from hvd.host import machine
 from hvd.model import built, environment
 

@@ -12,7 +12,7 @@ from hvd.ci import gitlab
 from hvd.ci import sites as site_ages
 from hvd.cli.common import SOURCES, group, option, takes
 from hvd.core import console, paths
-from hvd.engines.pipeline import Options
+from hvd.core.options import Options
 from hvd.model import environment
 from hvd.model.versions import pinned
 

@@ -11,13 +11,12 @@ import typer
 
 from hvd.core import console
 from hvd.core.errors import HvdError
+from hvd.core.options import Options, Sources
 from hvd.core.run import StageFailed
-from hvd.engines.pipeline import Options
 from hvd.host import machine
 from hvd.model import environment, recipe, specs
 from hvd.model.environment import HOROVOD, Environment
 from hvd.model.versions import pinned
-from hvd.solve.location import Sources
 
 
 def group(help: str) -> typer.Typer:

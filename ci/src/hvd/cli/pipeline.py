@@ -12,8 +12,8 @@ import typer
 from hvd.cli.common import ALL, EnvironmentArgument, JsonOption, SpecOption, chosen, flag, takes
 from hvd.core import console, paths
 from hvd.core.errors import HvdError
+from hvd.core.options import Options
 from hvd.engines import pipeline, solve_all
-from hvd.engines.pipeline import Options
 from hvd.model import environment
 from hvd.model.versions import pinned
 

@@ -13,8 +13,8 @@ import typer
 
 from hvd.cli.common import group, option, takes
 from hvd.core import console, lock, paths
+from hvd.core.options import Options
 from hvd.core.steps import Step
-from hvd.engines.pipeline import Options
 from hvd.launch.start import callers
 from hvd.model import site
 from hvd.solve import location

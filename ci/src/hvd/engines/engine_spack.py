@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from hvd.core import paths, stamp
 from hvd.core.errors import HvdError
+from hvd.core.options import Sources
 from hvd.core.run import Run
 from hvd.core.steps import Step
 from hvd.deliver import cache
@@ -21,7 +22,6 @@ from hvd.model.built import Built, Modification, Software
 from hvd.model.environment import HOROVOD, Environment
 from hvd.model.solution import DagNode
 from hvd.solve import location, queries, site_check
-from hvd.solve.location import Sources
 from hvd.solve.spack import Spack
 
 #: Seconds for one `spack install`; a GPU stack from source takes hours.

@@ -9,9 +9,9 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Proto
 
 from hvd.core import check, console, lock, paths, process, stamp
 from hvd.core.errors import HvdError
+from hvd.core.options import Options, Sources
 from hvd.core.run import Run
 from hvd.core.steps import Step
-from hvd.deliver.cache import Cache
 from hvd.engines import components, engine_spack
 from hvd.engines.engine_pip import PipEngine
 from hvd.engines.engine_spack import SpackEngine
@@ -22,7 +22,6 @@ from hvd.model.environment import Environment
 from hvd.model.solution import DagNode
 from hvd.report import report_stage
 from hvd.smoke.run import Check, Target, smoke_plan
-from hvd.solve.location import Sources
 
 
 class Solution(Protocol):
@@ -65,21 +64,6 @@ class Engine(Protocol):
 SMOKE_TIMEOUT = 180.0
 #: How much longer, where programs are emulated; TensorFlow and its Keras need most of it.
 _EMULATED = 10
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """The options of the command line, the same for every stage."""
-
-    engine: str = "auto"
-    sources: Sources = Sources()
-    python: str = ""
-    jobs: int = 1
-    fresh: bool = False
-    verbose: bool = False
-    ranks: int = 2
-    cache: Optional[Cache] = None
-    json: bool = False  # print the report on standard output
 
 
 @dataclasses.dataclass

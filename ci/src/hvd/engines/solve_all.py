@@ -10,11 +10,11 @@ from typing import Any, List, Mapping, Optional, Tuple
 from hvd.core import console, lock, paths
 from hvd.core.errors import HvdError
 from hvd.core.files import write_atomically
+from hvd.core.options import Options
 from hvd.core.run import Run, StageFailed
 from hvd.core.steps import Step
 from hvd.engines import engine_spack
 from hvd.engines.engine_spack import SpackEngine, SpackSolution
-from hvd.engines.pipeline import Options
 from hvd.host import machine
 from hvd.model import environment
 from hvd.model.environment import Environment

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import pathlib
 import re
@@ -12,6 +11,7 @@ from typing import Optional, Sequence
 from hvd.core import paths, process
 from hvd.core.errors import HvdError
 from hvd.core.files import kept
+from hvd.core.options import Sources
 from hvd.fetch import clone
 from hvd.host import machine
 from hvd.model.versions import Pair, Pin, pinned
@@ -21,19 +21,6 @@ from hvd.solve.spack import BUILTIN, Spack, interpreter
 FIX = paths.ROOT / "ci" / "spack-has-provider.patch"
 _SOLVER = re.compile(r"^clingo==.*\n(?: +--hash=.*\n)+", re.MULTILINE)
 _VERSION = re.compile(r'^__version__ = "(\d+\.\d+)', re.MULTILINE)
-
-
-@dataclasses.dataclass(frozen=True)
-class Sources:
-    """Where the user wants Spack, its packages and its compiler wrapper from.
-
-    Each is a path or a git address; empty for the pinned commit at its official address.
-    """
-
-    spack: str = ""
-    packages: str = ""
-    compiler_wrapper: str = ""
-    pair: str = ""  # name of a pair of Spack and packages; empty for the first that fits
 
 
 def locate(sources: Sources, log: pathlib.Path) -> Spack:
