@@ -145,10 +145,10 @@ def set_after_a_removed_one(world):
     """A sum in a process set that is made after another, of other ranks, is removed."""
     hvd, sums = world.hvd, []
     for members in (range(world.size - 1), range(1, world.size)):
-        made = hvd.add_process_set(list(members))
+        made = world.process_set(members)
         if world.rank in members:
             sums.append(hvd.allreduce(torch.ones(1), op=hvd.Sum, process_set=made).item())
-        hvd.remove_process_set(made)
+        world.remove_process_set(members)
     return sums
 
 

@@ -24,13 +24,16 @@ class World:
         self._process_sets = {}
 
     def process_set(self, members):
-        """The process set of these ranks, which stays."""
+        """The process set of these ranks, which stays until it is removed."""
         key = tuple(members)
         if len(key) == self.size:
             return self.hvd.global_process_set
         if key not in self._process_sets:
             self._process_sets[key] = self.hvd.add_process_set(list(members))
         return self._process_sets[key]
+
+    def remove_process_set(self, members):
+        self.hvd.remove_process_set(self._process_sets.pop(tuple(members)))
 
     def close(self):
         pass
