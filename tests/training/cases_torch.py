@@ -532,6 +532,16 @@ def group_that_is_replaced(world):
     return train(world, model, optimizer, after_backward=clip)
 
 
+@case(ddp=False)
+def group_that_is_removed(world):
+    """The model has its parameters still."""
+    model = network()
+    groups = [{"params": model[index].parameters()} for index in (0, 2)]
+    model, optimizer = world.distribute(model, torch.optim.SGD(groups, lr=0.1), groups=2)
+    del optimizer.param_groups[1]
+    return train(world, model, optimizer)
+
+
 @case(ddp=False, rounding=torch.float32)
 def converted_and_back_on_one_rank(world):
     model, optimizer = begin(world, network(dtype=torch.float32))

@@ -34,18 +34,19 @@ def backward(world, model):
 def refuse_a_sum_of_sums(world):
     """reduced already and would be reduced twice
     optimizer.zero_grad()"""
-    model, optimizer = prepared(world, op=world.hvd.Sum)
-    backward(world, model)
-    optimizer.synchronize()
-    return message(backward, world, model)
+    return add_to_a_sum(world, "synchronize")
 
 
 def refuse_to_add_to_a_sum_after_a_step(world):
     """reduced already and would be reduced twice
     optimizer.zero_grad()"""
+    return add_to_a_sum(world, "step")
+
+
+def add_to_a_sum(world, after):
     model, optimizer = prepared(world, op=world.hvd.Sum)
     backward(world, model)
-    optimizer.step()
+    getattr(optimizer, after)()
     return message(backward, world, model)
 
 
