@@ -12,8 +12,12 @@ given = [hvd.ProcessSet([0, 1]), hvd.ProcessSet([2, 3])]
 os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
 hvd.init(process_sets=given)
 sets = [*given, hvd.add_process_set([0, 3])]
-model = torch.nn.Linear(1, 1)
-state = hvd.elastic.TorchState(model=model, step=0)
+models = [torch.nn.Linear(1, 1, bias=False) for _ in given]
+optimizers = [
+    hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1.0), process_set=process_set)
+    for model, process_set in zip(models, given)
+]
+state = hvd.elastic.TorchState(step=0)
 
 
 def of_set(process_set: hvd.ProcessSet) -> str:
@@ -31,14 +35,26 @@ def of_set(process_set: hvd.ProcessSet) -> str:
     return str(int(total))
 
 
+def step(model, optimizer, process_set) -> str:
+    """The gradient that a step took, of 2 to the rank on each rank."""
+    if process_set.ranks[-1] >= hvd.size():
+        return "-"
+    model.weight.data.fill_(0.0)
+    optimizer.zero_grad()
+    model(torch.tensor([[2.0 ** hvd.rank()]])).backward()
+    optimizer.step()
+    return f"{-model.weight.item():g}"
+
+
 @hvd.elastic.run
 def train(state):
-    text = " ".join(map(of_set, sets))
+    text = " ".join([*map(of_set, sets), *map(step, models, optimizers, given)])
     print(f"rank {hvd.rank()} of {hvd.size()} at step {state.step}: {text}\n", end="", flush=True)
     stop = False
     while not stop:
         time.sleep(0.05)
-        assert [of_set(each) for each in sets] == text.split()
+        again = [*map(of_set, sets), *map(step, models, optimizers, given)]
+        assert again == text.split(), again
         state.step += 1
         state.commit()
         stop = hvd.broadcast_object(pathlib.Path("STOP").exists(), name="stop")

@@ -1,5 +1,7 @@
 """What ranks do with TensorFlow's operations, each a function that returns what is wrong."""
 
+import contextlib
+import os
 import unittest.mock
 import warnings
 
@@ -62,7 +64,20 @@ def operations(hvd):
     }
 
 
-def gradients(world, within):
+def with_ranks_of(rank, size):
+    """Where an elastic job makes a graph, which outlives these ranks."""
+    mock = unittest.mock
+    stack = contextlib.ExitStack()
+    stack.enter_context(mock.patch.dict(os.environ, HOROVOD_ELASTIC="1"))
+    place = {"rank": lambda *of: rank, "size": lambda *of: size}
+    for module in ("mpi_ops", "sync_batch_norm"):
+        name = f"horovod.tensorflow.{module}"
+        stack.enter_context(mock.patch.multiple(name, **place, create=True))
+    stack.enter_context(mock.patch.multiple("horovod.common.process_sets.ProcessSet", **place))
+    return stack
+
+
+def gradients(world, within, elastic=False):
     """Of a weighted sum over all ranks' results, against NumPy."""
     hvd, rank, size = world.tensorflow, world.rank, world.size
     wrong = []
@@ -76,10 +91,25 @@ def gradients(world, within):
                 loss = tf.reduce_sum(operation(x) * factors)
             return tape.gradient(loss, x)
 
-        found = (tf.function(of) if within else of)(x)
+        run = tf.function(of) if within else of
+        if elastic:
+            with with_ranks_of(rank=8, size=9):
+                run.get_concrete_function(x)
+        found = run(x)
         if not np.allclose(found, right(ys, rank, size), rtol=1e-12):
             wrong.append(name)
     return wrong
+
+
+def normalization_after_one_rank(world):
+    """The mean of all ranks, by a graph that was made where an elastic job had one."""
+    layer = world.tensorflow.SyncBatchNormalization(momentum=0.0)
+    x = tf.constant([[float(world.rank)]])
+    layer.build(x.shape)
+    with with_ranks_of(rank=0, size=1):
+        run = tf.function(lambda x: layer(x, training=True)).get_concrete_function(x)
+    run(x)
+    return layer.moving_mean.numpy().tolist()
 
 
 def refuse_gradient(world, op, grouped):
@@ -282,9 +312,10 @@ def mean_of_metrics(world):
 
 
 def different_numbers_of_gradients(world):
-    variables = [tf.Variable(1.0) for _ in range(2 + world.rank)]
+    """None on rank 0."""
+    variables = [tf.Variable(1.0) for _ in range(2 * world.rank)]
     with tf.GradientTape() as tape:
-        loss = sum(each * each for each in variables)
+        loss = sum((each * each for each in variables), tf.constant(0.0))
     try:
         world.tensorflow.DistributedGradientTape(tape).gradient(loss, variables)
     except ValueError as error:

@@ -10,6 +10,14 @@ def test_gradients_of_operations(keras_ranks, within):
     assert keras_ranks.values("keras_parts.gradients", within=within) == [[]] * keras_ranks.size
 
 
+def test_graphs_outlive_the_ranks_of_an_elastic_job(keras_ranks):
+    size = keras_ranks.size
+    found = keras_ranks.values("keras_parts.gradients", within=True, elastic=True)
+    assert found == [[]] * size
+    mean = (size - 1) / 2
+    assert keras_ranks.values("keras_parts.normalization_after_one_rank") == [[mean]] * size
+
+
 @pytest.mark.parametrize("grouped", [False, True], ids=["alone", "grouped"])
 @pytest.mark.parametrize("op", ["Min", "Max", "Product", "Adasum"])
 def test_gradients_that_are_refused(keras_ranks, op, grouped):
