@@ -139,9 +139,9 @@ class Configured:
     output: str
     commands: Mapping[str, List[str]]
 
-    def errors(self, source: str) -> str:
-        """What the compiler has against a source, compiled as in a build but to no output."""
-        command = [*self.commands[source], "-fsyntax-only", "-w"]
+    def errors(self, source: str, compiler: str = "c++") -> str:
+        """What a compiler has against a source, compiled as in a build but to no output."""
+        command = [compiler, *self.commands[source][1:], "-fsyntax-only", "-w"]
         done = subprocess.run(command, cwd=self.build, capture_output=True, text=True)
         return done.stderr if done.returncode else ""
 
