@@ -95,6 +95,12 @@ def test_what_makes_a_result_stale(monkeypatch):
     assert known[OLD].stale(matrix, OLD) == []
 
 
+def test_words_and_context_of_a_patch_are_no_matter():
+    one = "Why.\n\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n same\n-old\n+new\n"
+    other = "Because.\n- List.\n\n--- a/x\n+++ b/x\n@@ -7,2 +7,2 @@\n-old\n+new\n same again\n"
+    assert cells._changes(one) == cells._changes(other) == ["+++ b/x", "-old", "+new"]
+
+
 def test_every_result_agrees_with_the_recipe_and_the_file():
     for cell in matrix.cells:
         result = results.load().get(cell.id, made.result(cell))

@@ -153,7 +153,7 @@ class Matrix:
         patches = horovod().patches(horovod().complete(specs.parse(spec)))
         parts: Dict[str, object] = {
             "source": horovod().versions().get(cell.horovod),
-            "patches": [(path.name, path.read_text()) for path in patches],
+            "patches": [_changes(path.read_text()) for path in patches],
             "spec": [spec, cell.python, self.mpi.get(cell.mpi, Choice()).spec],
             "requirements": self.requirements(cell),
         }
@@ -165,6 +165,12 @@ class Matrix:
             commit = self.upstream["sources"][cell.horovod]
             parts["tests"] = [commit, self.tests(cell), TESTS_PATCH.read_text()]
         return {name: stamp.of(part)[:8] for name, part in parts.items()}
+
+
+def _changes(patch: str) -> List[str]:
+    """Return the files and lines that a patch changes, without its words and its context."""
+    _, _, changes = patch.partition("\n--- ")
+    return [line for line in changes.splitlines() if line.startswith(("-", "+"))]
 
 
 @functools.cache
