@@ -12,10 +12,10 @@ given = [hvd.ProcessSet([0, 1]), hvd.ProcessSet([2, 3])]
 os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
 hvd.init(process_sets=given)
 sets = [*given, hvd.add_process_set([0, 3])]
-models = [torch.nn.Linear(1, 1, bias=False) for _ in given]
+models = [torch.nn.Linear(1, 1) for _ in given]
 optimizers = [
-    hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1.0), process_set=process_set)
-    for model, process_set in zip(models, given)
+    hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), 1.0), process_set=each, groups=1)
+    for model, each in zip(models, given)
 ]
 state = hvd.elastic.TorchState(step=0)
 
@@ -46,14 +46,18 @@ def step(model, optimizer, process_set) -> str:
     return f"{-model.weight.item():g}"
 
 
+def results() -> list:
+    return [*map(of_set, sets), *map(step, models, optimizers, given)]
+
+
 @hvd.elastic.run
 def train(state):
-    text = " ".join([*map(of_set, sets), *map(step, models, optimizers, given)])
+    text = " ".join(results())
     print(f"rank {hvd.rank()} of {hvd.size()} at step {state.step}: {text}\n", end="", flush=True)
     stop = False
     while not stop:
         time.sleep(0.05)
-        again = [*map(of_set, sets), *map(step, models, optimizers, given)]
+        again = results()
         assert again == text.split(), again
         state.step += 1
         state.commit()
