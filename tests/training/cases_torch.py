@@ -521,12 +521,18 @@ def parameter_that_is_replaced(world):
     return train(world, model, optimizer, 2, first=2, after_backward=clip)
 
 
-@case(ddp=False)
-def group_that_is_replaced(world):
+def with_a_group_removed(world):
+    """The model has its parameters still."""
     model = network()
     groups = [{"params": model[index].parameters()} for index in (0, 2)]
     model, optimizer = world.distribute(model, torch.optim.SGD(groups, lr=0.1), groups=2)
     del optimizer.param_groups[1]
+    return model, optimizer
+
+
+@case(ddp=False)
+def group_that_is_replaced(world):
+    model, optimizer = with_a_group_removed(world)
     model[2] = nn.Linear(8, 3, dtype=torch.float64)
     optimizer.add_param_group({"params": model[2].parameters()})
     return train(world, model, optimizer, after_backward=clip)
@@ -534,12 +540,7 @@ def group_that_is_replaced(world):
 
 @case(ddp=False)
 def group_that_is_removed(world):
-    """The model has its parameters still."""
-    model = network()
-    groups = [{"params": model[index].parameters()} for index in (0, 2)]
-    model, optimizer = world.distribute(model, torch.optim.SGD(groups, lr=0.1), groups=2)
-    del optimizer.param_groups[1]
-    return train(world, model, optimizer)
+    return train(world, *with_a_group_removed(world))
 
 
 @case(ddp=False, rounding=torch.float32)
