@@ -115,6 +115,7 @@ def server(tmp_path, monkeypatch):
     threading.Thread(target=httpd.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{httpd.server_port}/simple"
     monkeypatch.setattr(python_index, "pip_settings", lambda: {"index-url": url})
+    python_index.wheels.cache_clear()
     yield root
     stop.set()
     httpd.shutdown()
@@ -165,34 +166,29 @@ def test_pips_settings_are_read_environment_first(monkeypatch):
     assert settings["cert"] == "/etc/ssl/site.pem"
 
 
-def test_every_file_of_a_project_is_listed(server, tmp_path, monkeypatch):
+def test_wheels_of_every_index_are_listed(server, tmp_path, monkeypatch):
     more = tmp_path / "more" / "horovod"
     more.mkdir(parents=True)
-    (more / "horovod-0.29.0.tar.gz").write_bytes(CONTENT)
+    (more / "horovod-0.28.1-py3-none-any.whl").write_bytes(CONTENT)
     page = server / "simple" / "horovod" / "index.html"
-    link = '<a href="/files/x-{0}.tar.gz#sha256=ab" {1}>horovod-{0}.tar.gz</a></body>'
-    text = page.read_text().replace("</body>", link.format("0.27.0", 'data-yanked="broken"'))
-    text = text.replace("</body>", link.format("0.28.0", 'data-requires-python="&gt;=3.6"'))
-    page.write_text(text)
+    names = [f"horovod-0.28.{number}-py3-none-any.whl" for number in ("0", "2b1")]
+    links = [f'<a href="/files/{name}">{name}</a>' for name in names]
+    page.write_text(page.read_text().replace("</body>", "".join([*links, "</body>"])))
     both = {**python_index.pip_settings(), "extra-index-url": more.parent.as_uri()}
     monkeypatch.setattr(python_index, "pip_settings", lambda: both)
-    assert python_index.files("horovod") == [
-        python_index.File(FILE),
-        python_index.File("horovod-0.28.0.tar.gz", ">=3.6", "ab"),
-        python_index.File("horovod-0.29.0.tar.gz"),
-    ]
+    versions = [str(version) for version, _ in python_index.wheels("horovod")]
+    assert versions == ["0.28.0", "0.28.1"]
 
 
-def test_an_index_that_does_not_answer_is_not_one_without_news(server, monkeypatch):
-    with pytest.raises(HvdError, match="127.0.0.1 does not have horovods"):
-        python_index.files("horovods")
+def test_an_index_that_does_not_answer_is_not_one_without_wheels(server, monkeypatch):
+    assert not python_index.wheels("horovods")
     settings = {**python_index.pip_settings(), "timeout": "0.5"}
     monkeypatch.setattr(python_index, "pip_settings", lambda: settings)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         for port, error in ((9, "ConnectionError"), (silent.getsockname()[1], "ReadTimeout")):
             settings["extra-index-url"] = f"http://127.0.0.1:{port}/simple"
             with pytest.raises(HvdError, match=f"127.0.0.1: {error}"):
-                python_index.files("horovod")
+                python_index.wheels("horovod")
 
 
 def test_a_server_that_drips_is_given_up(server, tmp_path, monkeypatch):
@@ -206,7 +202,7 @@ def test_a_server_that_drips_is_given_up(server, tmp_path, monkeypatch):
         python_index.fetch("horovod", FILE, SHA256, tmp_path / FILE)
     drips = settings["extra-index-url"] = settings["index-url"].replace("simple", "drip")
     with pytest.raises(HvdError, match="127.0.0.1: Timeout"):
-        python_index.files("horovod")
+        python_index.wheels("horovod")
     with pytest.raises(HvdError, match="cannot download"):
         mirror.fill([source(url=f"{drips}/a.tar.gz")], tmp_path, {}, tmp_path / "log")
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import dataclasses
 import functools
 import hashlib
-import itertools
 import pathlib
 import re
 import shutil
@@ -39,60 +37,41 @@ _Answer = TypeVar("_Answer")
 _Write = Callable[[pathlib.Path], object]
 
 
-@dataclasses.dataclass(frozen=True)
-class File:
-    """A file of a project on an index; what the index does not say is empty."""
-
-    name: str
-    requires_python: str = ""
-    sha256: str = ""
-    yanked: bool = False
-
-
-def files(project: str) -> List[File]:
-    """Return every file of ``project`` that is not yanked, from all indexes of pip."""
-    problems: List[str] = []
-    found = [each for each, _ in _offered(pip_settings(), project, problems) if not each.yanked]
-    # an index that is down must not pass for one without news
-    if not found or any(not problem.endswith(_unknown(project)) for problem in problems):
-        raise HvdError(f"{project}: " + ("; ".join(problems) or "no index is configured"), _REMEDY)
-    return found
-
-
 @functools.lru_cache(None)
 def wheels(project: str) -> Tuple[Tuple[Version, FrozenSet[Tag]], ...]:
     """Return version and tags of each wheel of ``project`` that pip can find."""
-    links = pip_settings().get("find-links", "").split()
-    local = [file for link in links for file, _ in _local(link)]
+    problems: List[str] = []
     found = []
-    for file in (*files(project), *local):
+    for file, _ in _everywhere(pip_settings(), project, problems):
         with contextlib.suppress(InvalidWheelFilename):
-            name, version, _, tags = parse_wheel_filename(file.name)
+            name, version, _, tags = parse_wheel_filename(file)
             if name == canonicalize_name(project) and not version.is_prerelease:
                 found.append((version, tags))
+    # an index that is down must not pass for one without wheels
+    if any(not problem.endswith(_unknown(project)) for problem in problems):
+        raise HvdError(f"{project}: {'; '.join(problems)}", _REMEDY)
     return tuple(found)
 
 
 def fetch(project: str, filename: str, sha256: str, destination: pathlib.Path) -> None:
     """Download ``filename`` of ``project`` to ``destination``, whole or not at all."""
     settings, problems = pip_settings(), []
-    links = [_local(link) for link in settings.get("find-links", "").split()]
     wanted = _normal(filename)
     with scratch(destination) as directory:
-        for each, write in itertools.chain(*links, _offered(settings, project, problems)):
-            if _normal(each.name) != wanted:
+        for name, write in _everywhere(settings, project, problems):
+            if _normal(name) != wanted:
                 continue
             # a name of its own: what was given up may still be writing
             file = directory / str(len(problems))
             try:
                 steadily(functools.partial(write, file), _timeout(settings), file)
             except OSError as error:  # those of requests are among them
-                problems.append(f"{each.name}: {error}")
+                problems.append(f"{name}: {error}")
                 continue
             # the checksum that counts is the recipe's, not the index's
             if place(file, sha256, destination):
                 return
-            problems.append(f"{each.name} hashes to {digest(file)[:12]}... instead")
+            problems.append(f"{name} hashes to {digest(file)[:12]}... instead")
     raise HvdError(
         f"{filename} (sha256 {sha256[:12]}...) is on none of the Python indexes of pip: "
         + ("; ".join(problems) or f"none has {project} in this version"),
@@ -142,10 +121,15 @@ def _pip(*arguments: str) -> str:
     ).stdout
 
 
-def _offered(
+def _everywhere(
     settings: Dict[str, str], project: str, problems: List[str]
-) -> Iterator[Tuple[File, _Write]]:
-    """Yield every file of ``project`` on pip's indexes; say in ``problems`` what has none."""
+) -> Iterator[Tuple[str, _Write]]:
+    """Yield every file that pip can find of ``project``, by name; its directories may have others.
+
+    Indexes without the project, or that cannot be read, are named in ``problems``.
+    """
+    for link in settings.get("find-links", "").split():
+        yield from _local(link)
     # half a second, which commands that fetch nothing need not spend
     import pypi_simple
 
@@ -166,9 +150,7 @@ def _offered(
             problems.append(f"{host}: {type(error).__name__}")
             continue
         for each in page.packages:
-            sha256 = each.digests.get("sha256", "")
-            file = File(each.filename, each.requires_python or "", sha256, each.is_yanked)
-            yield file, functools.partial(client.download_package, each, verify=False)
+            yield each.filename, functools.partial(client.download_package, each, verify=False)
 
 
 def steadily(
@@ -215,10 +197,10 @@ class _Session(requests.Session):
         return super().request(*words, timeout=timeout, **options)
 
 
-def _local(url: str) -> Iterator[Tuple[File, _Write]]:
+def _local(url: str) -> Iterator[Tuple[str, _Write]]:
     """Yield the files in a directory, which is a path or a ``file:`` address."""
     for path in sorted(pathlib.Path(urllib.parse.urlparse(url).path).glob("*")):
-        yield File(path.name), functools.partial(shutil.copyfile, path)
+        yield path.name, functools.partial(shutil.copyfile, path)
 
 
 def _unknown(project: str) -> str:

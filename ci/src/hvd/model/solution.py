@@ -35,8 +35,6 @@ class DagNode:
     architecture: str = ""
 
 
-#: Virtual packages of compilers.
-_LANGUAGES = ("c", "cxx", "fortran")
 #: One variant or flag of those that :func:`variants` prints.
 WORD = re.compile(r"[+~][\w-]+|[\w-]+=\S+")
 
@@ -79,16 +77,6 @@ def nodes(specs: Mapping[str, Any]) -> List[DagNode]:
         )
         for hash_, spec in specs.items()
     ]
-
-
-def compiler(spec: Mapping[str, Any], specs: Mapping[str, Any]) -> str:
-    """Return the compiler of ``spec``, such as ``gcc@12.2.0``; empty if nothing is compiled."""
-    found = [
-        f"{edge['name']}@{specs[edge['hash']]['version']}"
-        for edge in spec.get("dependencies", [])
-        if edge["hash"] in specs and set(_LANGUAGES) & set(edge["parameters"].get("virtuals", ()))
-    ]
-    return " ".join(dict.fromkeys(found))
 
 
 def target(spec: Mapping[str, Any]) -> str:
