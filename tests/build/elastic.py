@@ -161,5 +161,5 @@ def job(
     try:
         yield Job(launcher, directory, program)
     finally:
-        process.kill_tree(launcher.pid, spare=before)
+        process.end_descendants(spare=before)
         launcher.wait()

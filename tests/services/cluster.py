@@ -175,8 +175,8 @@ def running(directory: pathlib.Path, changes: Mapping[str, str] = {}) -> Iterato
         for step in cluster.steps():
             with contextlib.suppress(psutil.NoSuchProcess):
                 step.kill()
-        for each in reversed(daemons):
-            process.kill_tree(each.pid, spare=before)
+        process.end_descendants(spare=before)
+        for each in daemons:
             each.wait()
 
 

@@ -165,6 +165,21 @@ def test_no_descendant_survives_even_in_its_own_session(tmp_path, wait):
     assert time.monotonic() - begin < 60
 
 
+def test_a_signal_while_a_command_starts_ends_it(tmp_path, monkeypatch):
+    started = []
+
+    class Interrupted(subprocess.Popen):
+        def __init__(self, *words, **options):
+            super().__init__(*words, **options)
+            started.append(psutil.Process(self.pid))
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        process.run(python("import time; time.sleep(600)"), log=tmp_path / "log")
+    assert not process.alive(started[0])
+
+
 def test_other_children_are_spared(tmp_path):
     other = psutil.Popen(python("import time; time.sleep(600)"))
     try:

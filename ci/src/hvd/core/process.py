@@ -85,6 +85,7 @@ def run(
         sink.write(f"$ {printable}\n".encode())
         sink.flush()
         start = sink.tell()
+        status: Optional[int] = None
         try:
             child = subprocess.Popen(
                 words,
@@ -96,14 +97,13 @@ def run(
                 start_new_session=True,
                 pass_fds=inherited,
             )
-        except OSError as error:
-            raise CommandFailed(printable, 127, str(error), log, 0.0) from error
-        status: Optional[int] = None
-        try:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 status = child.wait(timeout)
+        except OSError as error:
+            raise CommandFailed(printable, 127, str(error), log, 0.0) from error
         finally:
-            kill_tree(child.pid, spare=before)
+            # also one that had started when a signal came
+            end_descendants(spare=before)
             _redact(log, start)
     seconds = time.monotonic() - begin
     if status is None or (check and status != 0):
@@ -130,30 +130,18 @@ def tail(log: pathlib.Path, lines: int = TAIL_LINES) -> str:
     return ""
 
 
-def kill_tree(pid: int, spare: Sequence[psutil.Process] = ()) -> None:
-    """End process ``pid``, its descendants, and our own that were orphaned.
-
-    Args:
-        pid: the root of the tree; need not be alive.
-        spare: descendants of this process that were there before and stay.
-    """
+def end_descendants(spare: Sequence[psutil.Process] = ()) -> None:
+    """End the descendants of this process, orphans among them, but those of ``spare``."""
     spared = {process.pid for process in spare}
     for send in (signal.SIGTERM, signal.SIGKILL):
-        doomed = [p for p in _family(pid) if p.pid not in spared]
+        found = psutil.Process().children(recursive=True)
+        doomed = [each for each in found if each.pid not in spared and alive(each)]
         if not doomed:
             return
         for process in doomed:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.send_signal(send)
         psutil.wait_procs(doomed, timeout=GRACE)
-
-
-def _family(pid: int) -> List[psutil.Process]:
-    found = {p.pid: p for p in psutil.Process().children(recursive=True)}
-    with contextlib.suppress(psutil.NoSuchProcess):
-        root = psutil.Process(pid)
-        found.update({p.pid: p for p in [root, *root.children(recursive=True)]})
-    return [p for p in found.values() if alive(p)]
 
 
 def alive(process: psutil.Process) -> bool:
