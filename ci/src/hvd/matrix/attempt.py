@@ -121,6 +121,8 @@ class Attempt:
         self.python = directory / "bin" / "python"
         versions = json.loads((directory / "versions.json").read_text())
         names = [canonicalize_name(Requirement(text).name) for text in wanted]
+        # Keras may come with TensorFlow
+        names += self.framework.frameworks
         self.result.versions = {name: versions[name] for name in names if name in versions}
         self.cuda = torch and any(name.startswith("nvidia-") for name in versions)
         if self.cuda and not shutil.which("nvcc"):
