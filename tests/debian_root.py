@@ -40,6 +40,8 @@ QEMU = "trixie-qemu"
 BINFMT = pathlib.Path("/proc/sys/fs/binfmt_misc")
 #: The host's files for names, and whom to trust.
 SHARED = ("/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf", "/etc/ssl/certs")
+#: Where pyenv and uv install Pythons; a cell of the matrix may need another than the release has.
+PYTHONS = (".pyenv", ".local/share/uv")
 
 
 class RootError(Exception):
@@ -62,6 +64,8 @@ def make(name: str) -> pathlib.Path:
         raise RootError(f"ci/versions.yaml: debian: no root '{name}'; use one of {[*ROOTS]}")
     release, place = name.partition("-")[0], CACHE / "roots" / name
     command = ["mmdebstrap", "--components=main", f"--include={','.join(ROOTS[name])}"]
+    # a mirror may lag behind, or be a snapshot; its signatures are checked all the same
+    command += ['--aptopt=Acquire::Check-Valid-Until "false"']
     if machine(name):
         for other in (release, QEMU):
             make(other)
@@ -150,6 +154,9 @@ def run(name: str, command: Sequence[str], binds: Sequence[str] = ()) -> int:
         own = state(name).with_name(each)
         own.mkdir(parents=True, exist_ok=True)
         words += ["--bind", str(own), str(ROOT / each)]
+    if not machine(name):
+        for path in (str(pathlib.Path.home() / each) for each in PYTHONS):
+            words += ["--ro-bind-try", path, path]
     words += ["--unsetenv", "HVD_STATE", "--chdir", os.getcwd()]
     return subprocess.call([*words, "--", *command])
 

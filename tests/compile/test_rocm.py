@@ -1,8 +1,8 @@
 """rocm.patch: Horovod's HIP, and the PyTorch plugin that hipify makes, against HIP's headers.
 
-They come from a root of Debian, with a Python that has headers:
+They come from a root of Debian, with a Python of pyenv, which has headers:
 
-    .venv/bin/python tests/debian_root.py sid-rocm-7 --bind ~/.pyenv -- \\
+    .venv/bin/python tests/debian_root.py sid-rocm-7 -- \\
         env PATH=~/.pyenv/versions/3.11.7/bin:$PATH ./hvd test tests/compile/test_rocm.py
 
 Nothing is linked: no index has a PyTorch for ROCm.  The TensorFlow plugin is linked and run in

@@ -52,6 +52,18 @@ def test_a_root_is_made_once_with_the_packages_of_versions_yaml(called):
         debian_root.make("potato")
 
 
+def test_a_command_finds_the_pythons_of_the_home_directory(monkeypatch, called):
+    """But not in a root for another processor, which has its own."""
+    place = debian_root.make("trixie")
+    monkeypatch.setattr(debian_root, "ROOT", place)  # where .venv and .hvd are
+    monkeypatch.setattr(debian_root, "make", lambda name: place)
+    monkeypatch.setattr(debian_root.subprocess, "call", called.append)
+    for name in ("trixie", "bookworm-arm64"):
+        debian_root.run(name, ["true"])
+    pyenv = str(pathlib.Path.home() / ".pyenv")
+    assert [pyenv in command for command in called[-2:]] == [True, False]
+
+
 @pytest.mark.parametrize("said, foreign", [("ppc64le", "ppc64le"), ("x86_64", ""), ("", "")])
 def test_an_emulated_processor_is_known_by_its_family(monkeypatch, said, foreign):
     monkeypatch.setattr(machine.process, "output", lambda *_: said)
