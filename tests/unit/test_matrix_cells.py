@@ -131,13 +131,13 @@ def test_results_are_replaced_and_those_of_former_cells_dropped(tmp_path):
 def test_the_page_says_what_the_results_say(tmp_path, monkeypatch):
     page.write(matrix, check=True)
     failed = Cell("mxnet-1.9", mpi="mpich-4", fails="It hangs: https://a.b/1")
-    passed = made.result(TORCH, versions={"torch": "2.13.0+cpu"}, inputs={})
+    passed = made.result(TORCH, versions={"PyTorch": "2.13.0+cpu"}, inputs={})
     broken = made.result(failed, "failed", stage="smoke", reason="mpirun: a | b")
     few = dataclasses.replace(matrix, cells=(TORCH, failed, OLD))
     text = page.page(few, {TORCH.id: passed, failed.id: broken})
     for line in (
         "3 cells: 1 passed, 1 failed, 1 not tried, 1 stale; tried 2026-01-31 to 2026-01-31.",
-        "| pytorch-2.13 | torch 2.13.0 | 3.11 | openmpi-4.1 | 1 passed, 1 stale |  |",
+        "| pytorch-2.13 | PyTorch 2.13.0 | 3.11 | openmpi-4.1 | 1 passed, 1 stale |  |",
         f"| {failed.id} | smoke | mpirun: a \\| b | It hangs: https://a.b/1 |",
     ):
         assert line in text

@@ -17,7 +17,7 @@ BEGIN = "<!-- made by ./hvd dev matrix -->"
 PAGE = paths.ROOT / "docs" / "support-matrix.md"
 #: The packages whose versions are shown of an axis' values.
 _PACKAGES = {
-    "framework": ("torch", "tensorflow-cpu", "tensorflow", "keras", "mxnet", "pyspark", "ray"),
+    "framework": ("PyTorch", "TensorFlow", "keras", "mxnet", "pyspark", "ray"),
     "mpi": ("openmpi", "mpich", "intel-mpi"),
     "compiler": ("gcc", "llvm"),
 }
